@@ -13,7 +13,7 @@ from hookline.store import rows
 from hookline.store.bounds import LAST_NUMBER
 from hookline.store.pages import Page, Walk, after_number
 from hookline.store.plans import listing
-from hookline.store.plans.plan import Batch, Plan, Plans, Step, changes, reads, value
+from hookline.store.plans.plan import Batch, Plan, Plans, Step, changes, in_direction, reads, value
 from hookline.store.rows.documents import storable
 
 # The time of an entry is the start of its transaction, so the times of entries may be out of order by up to this much.
@@ -35,13 +35,7 @@ class AuditLog(Plans):
         whole = yield from _span(where, page)
         end = (yield from _end(where, whole, page)) if _rare(where) else None
         span = whole if end is None else Span(whole.near, end + 1 if page.backwards else end - 1)
-        found = yield Step(
-            "audit_log_back" if page.backwards else "audit_log",
-            **asdict(where),
-            near=span.near,
-            far=span.far,
-            limit=page.limit,
-        )
+        found = yield Step(in_direction("audit_log", page), **asdict(where), **asdict(span), limit=page.limit)
         listed = [rows.audit(each, self._reading) for each in found]
         return listing.walked(listed, page, None if end is None else str(end))
 
@@ -74,8 +68,8 @@ def _span(where: AuditFilter, page: Page) -> Plan[Span]:
 def _end(where: AuditFilter, span: Span, page: Page) -> Plan[int | None]:
     """Return the number of the last entry that a limited scan reads. None: fewer than `STRIDE` entries are left, so the
     scan needs no limit."""
-    name = "audit_end_back" if page.backwards else "audit_end"
-    end: int | None = yield from value(name, org_id=where.org_id, near=span.near, far=span.far, stride=listing.STRIDE)
+    bounds = asdict(span) | {"stride": listing.STRIDE}
+    end: int | None = yield from value(in_direction("audit_end", page), org_id=where.org_id, **bounds)
     return end
 
 

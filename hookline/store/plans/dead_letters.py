@@ -13,7 +13,7 @@ from hookline.model.dead import DeadFilter, DeadLetter, DeadOfApplication, DeadS
 from hookline.store import rows
 from hookline.store.bounds import COUNTED, LAST_NUMBER, MAX_ATTEMPTS, TOP_APPLICATIONS
 from hookline.store.pages import Page, after_death
-from hookline.store.plans.plan import Plan, Plans, Step, reads, row, value
+from hookline.store.plans.plan import Plan, Plans, Step, in_direction, reads, row, value
 
 _BEFORE_ALL, _AFTER_ALL = (EPOCH, -1), (datetime(9000, 1, 1, tzinfo=UTC), LAST_NUMBER)
 
@@ -27,8 +27,8 @@ class DeadLetters(Plans):
         and is listed by the time of its latest death. `pages.death` returns the iterator, which is the position where
         a page starts."""
         start = after_death(page.iterator) or (_BEFORE_ALL if page.backwards else _AFTER_ALL)
-        name = "dead_letters_back" if page.backwards else "dead_letters"
-        found = yield Step(name, **filtered(where), died_at=start[0], dead_id=start[1], limit=page.limit)
+        after = {"died_at": start[0], "dead_id": start[1]}
+        found = yield Step(in_direction("dead_letters", page), **filtered(where), **after, limit=page.limit)
         return [rows.dead_letter(each, self._reading) for each in (found[::-1] if page.backwards else found)]
 
     @reads
@@ -40,13 +40,8 @@ class DeadLetters(Plans):
     def dead_attempts(self, letter: DeadLetter) -> Plan[list[Attempt]]:
         """Return the attempts of a dead letter, oldest first. If there are more than `MAX_ATTEMPTS`, return the latest
         ones."""
-        found = yield Step(
-            "dead_attempts",
-            message_id=letter.message_id,
-            dead_id=letter.id,
-            accepted_at=letter.accepted_at,
-            max_rows=MAX_ATTEMPTS,
-        )
+        of = {"message_id": letter.message_id, "dead_id": letter.id, "accepted_at": letter.accepted_at}
+        found = yield Step("dead_attempts", **of, max_rows=MAX_ATTEMPTS)
         return [rows.attempt(each, self._reading) for each in found[::-1]]
 
     @reads

@@ -10,7 +10,7 @@ from hookline.store import rows
 from hookline.store.bounds import LAST_NUMBER, MAX_LISTED, MAX_WAITING
 from hookline.store.pages import Page, Walk, after_number
 from hookline.store.plans import listing
-from hookline.store.plans.plan import Plan, Plans, Step, reads
+from hookline.store.plans.plan import Plan, Plans, Step, in_direction, reads
 
 # `unhealthy_lanes` looks for the lanes with the most unresolved dead letters. These two limits bound its cost.
 MAX_DYING = 1_000  # maximum endpoints whose dead letters are counted
@@ -71,8 +71,8 @@ class Lanes(Plans):
         start = after_number(page.iterator)
         if start is None:
             start = 0 if page.backwards else LAST_NUMBER
-        name = "timeline_back" if page.backwards else "timeline"
-        found = yield Step(name, no=endpoint_no, iterator=start, limit=listing.seen_at_once(where, page))
+        limit = listing.seen_at_once(where, page)
+        found = yield Step(in_direction("timeline", page), no=endpoint_no, iterator=start, limit=limit)
         return listing.timeline([rows.timeline_entry(each, self._reading) for each in found], where, page)
 
     # ── unhealthy lanes, and the health of applications ──

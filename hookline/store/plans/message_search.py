@@ -14,7 +14,7 @@ from hookline.model.states import OPEN, DeliveryState
 from hookline.store.pages import Page, Walk
 from hookline.store.plans import listing
 from hookline.store.plans.message_by_id import ANY_TIME, made_within
-from hookline.store.plans.plan import Plan, Plans, Step, reads, value
+from hookline.store.plans.plan import Plan, Plans, Step, in_direction, reads, value
 from hookline.store.rows import Row
 from hookline.store.rows.documents import storable
 
@@ -61,13 +61,12 @@ class MessageSearches(Plans):
     def _scanned(self, org_id: str, where: MessageSearch, page: Page) -> Plan[tuple[list[Row], str | None]]:
         apps = yield from self._apps(org_id, where)
         asked = _parameters(org_id, apps, where, page)
-        back = "_back" if page.backwards else ""
         found: list[Row] = []
         end: str | None = None
         for scan in scans(where, apps, page):
             given = asked | {"stride": scan.stride}
-            end = (yield from value(f"{scan.way}_end{back}", **given)) if scan.bounded else None
-            found = yield Step(f"{scan.way}{back}", **given | ({} if end is None else {"far": end}))
+            end = (yield from value(in_direction(f"{scan.way}_end", page), **given)) if scan.bounded else None
+            found = yield Step(in_direction(scan.way, page), **given | ({} if end is None else {"far": end}))
             if end is None or len(found) == page.limit:
                 break
         return found, end
@@ -95,9 +94,8 @@ def states_of(messages: Sequence[Message]) -> Plan[dict[str, dict[str, int]]]:
 
 
 def _parameters(org_id: str, apps: list[int], where: MessageSearch, page: Page) -> dict[str, object]:
-    span = listing.span(ids.MESSAGE, where, page)
-    bounds = {"near": span.near, "far": span.far, "limit": page.limit}
-    return asdict(where) | {"org_id": org_id, "apps": apps} | bounds
+    span = asdict(listing.span(ids.MESSAGE, where, page))
+    return asdict(where) | span | {"org_id": org_id, "apps": apps, "limit": page.limit}
 
 
 class Way(StrEnum):

@@ -17,7 +17,7 @@ from hookline.store import rows
 from hookline.store.pages import Page, Walk
 from hookline.store.plans import listing, message_search
 from hookline.store.plans.message_by_id import ANY_TIME, made_within, message_row
-from hookline.store.plans.plan import Plan, Plans, Step, changes, noted, reads, row, value
+from hookline.store.plans.plan import Plan, Plans, Step, changes, in_direction, noted, reads, row, value
 from hookline.store.rows import Row
 
 
@@ -39,8 +39,8 @@ class Messages(Plans):
     def messages(self, app_no: int, where: MessageFilter, page: Page, *, content: bool = False) -> Plan[Walk[Message]]:
         """Return a page of messages, newest first. Payloads are included only with `content`."""
         asked = _listing_parameters(ids.MESSAGE, app_no, where, page)
-        end = (yield from value(_way("messages_end", page), **asked)) if listing.rare(where) else None
-        listed = yield Step(_way("messages", page), **_up_to(end, asked))
+        end = (yield from value(in_direction("messages_end", page), **asked)) if listing.rare(where) else None
+        listed = yield Step(in_direction("messages", page), **_up_to(end, asked))
         found = [self._reading.struct(Message, each) for each in listed]
         if content:
             if (fits := listing.fits(found)) < len(found):
@@ -135,8 +135,8 @@ class Messages(Plans):
         and body are included only with `content`."""
         asked = _listing_parameters(ids.ATTEMPT, endpoint_no, where, page) | _outcome(listing.outcome(where))
         asked |= {"code_class": where.code_class, "content": content}
-        end = (yield from value(_way("endpoint_attempts_end", page), **asked)) if listing.rare(where) else None
-        found = yield Step(_way("endpoint_attempts", page), **_up_to(end, asked))
+        end = (yield from value(in_direction("endpoint_attempts_end", page), **asked)) if listing.rare(where) else None
+        found = yield Step(in_direction("endpoint_attempts", page), **_up_to(end, asked))
         return listing.walked(self._attempts(found), page, end)
 
     @reads
@@ -155,7 +155,7 @@ class Messages(Plans):
         """
         asked = _listing_parameters(ids.ATTEMPT, message.id, where, page)
         asked |= {"accepted_at": message.created_at, "delivered": where.delivered, "code_class": where.code_class}
-        found = yield Step(_way("message_attempts", page), **asked, endpoint_no=endpoint_no, content=content)
+        found = yield Step(in_direction("message_attempts", page), **asked, endpoint_no=endpoint_no, content=content)
         return listing.walked(self._attempts(found), page, None).rows
 
     @reads
@@ -166,8 +166,8 @@ class Messages(Plans):
         first. `page.iterator` is the id of such an attempt."""
         asked = _listing_parameters(ids.ATTEMPT, endpoint_no, where, page) | _outcome(None)
         asked |= {"states": None if where.states is None else list(where.states)}
-        end = yield from value(_way("endpoint_attempts_end", page), **asked)
-        listed = yield Step(_way("attempted_messages", page), **_up_to(end, asked))
+        end = yield from value(in_direction("endpoint_attempts_end", page), **asked)
+        listed = yield Step(in_direction("attempted_messages", page), **_up_to(end, asked))
         found = [rows.attempted(each, self._reading) for each in listed]
         if content:
             if (fits := listing.fits([each.message for each in found])) < len(found):
@@ -196,26 +196,15 @@ def _filled(found: list[Message]) -> Plan[list[Message]]:
     return [replace(message, payload=payloads.get(message.seq)) for message in found]
 
 
-def _way(name: str, page: Page) -> str:
-    return f"{name}_back" if page.backwards else name
-
-
 def _listing_parameters(prefix: str, of: object, where: MessageFilter, page: Page) -> dict[str, Any]:
     """Return the parameters of a listing statement: the range of ids to scan, the filter and the limit.
 
     `prefix` is the prefix of the listed ids. `of` is the application, endpoint or message whose objects are listed.
     """
-    span = listing.span(prefix, where, page)
     recorded_after, recorded_before = listing.recorded_within(where)
-    return asdict(where) | {
-        "of": of,
-        "near": span.near,
-        "far": span.far,
-        "limit": page.limit,
-        "stride": listing.STRIDE,
-        "recorded_after": recorded_after,
-        "recorded_before": recorded_before,
-    }
+    recorded = {"recorded_after": recorded_after, "recorded_before": recorded_before}
+    bounds = asdict(listing.span(prefix, where, page)) | {"limit": page.limit, "stride": listing.STRIDE}
+    return asdict(where) | bounds | recorded | {"of": of}
 
 
 def _outcome(delivered: bool | None) -> dict[str, Any]:

@@ -172,6 +172,11 @@ def value(name: str, /, **values: Any) -> Plan[Any]:
     return found[0][0] if found else None
 
 
+def in_direction(name: str, page: Page) -> str:
+    """Return the name of the statement that reads the listing `name` in the direction of the page."""
+    return f"{name}_back" if page.backwards else name
+
+
 def by_text(name: str, page: Page, /, **values: Any) -> Plan[list[Row]]:
     """Return a page of a listing that is ordered by a text. `page.iterator` is the text after which the page begins
     (see `Page`).
@@ -194,5 +199,5 @@ def by_number(name: str, page: Page, /, *, newest_first: bool = False, **values:
     """
     number = after_number(page.iterator)
     start = number if number is not None else LAST_NUMBER if newest_first != page.backwards else 0
-    found = yield Step(f"{name}_back" if page.backwards else name, iterator=start, limit=page.limit, **values)
+    found = yield Step(in_direction(name, page), iterator=start, limit=page.limit, **values)
     return found[::-1] if page.backwards else found
