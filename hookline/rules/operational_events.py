@@ -123,16 +123,8 @@ class Batch(Struct, frozen=True, kw_only=True):
 Note = EndpointEvent | DeliveryEvent | Batch
 
 
-def created(endpoint_no: int) -> list[EndpointEvent]:
-    return [EndpointEvent(kind=Kind.ENDPOINT_CREATED, endpoint_no=endpoint_no)]
-
-
-def updated(endpoint_no: int) -> list[EndpointEvent]:
-    return [EndpointEvent(kind=Kind.ENDPOINT_UPDATED, endpoint_no=endpoint_no)]
-
-
-def deleted(endpoint_nos: Iterable[int]) -> list[EndpointEvent]:
-    return [EndpointEvent(kind=Kind.ENDPOINT_DELETED, endpoint_no=no) for no in endpoint_nos]
+def of_endpoints(kind: Kind, endpoint_nos: Iterable[int]) -> list[EndpointEvent]:
+    return [EndpointEvent(kind=kind, endpoint_no=no) for no in endpoint_nos]
 
 
 def circuit_reset(endpoint_no: int, cause: str) -> list[EndpointEvent]:
@@ -250,13 +242,10 @@ def without_attempt(events: Sequence[DeliveryEvent]) -> list[DeliveryEvent]:
 
 
 def _event(note: Note, subject: Subject, known: Known) -> Event:
-    return Event(
-        org_id=subject.org_id,
-        kind=note.kind,
-        event_id=f"{note.kind}.{_key(note, subject)}",
-        payload=msgspec.json.encode({"type": note.kind, "data": _data(note, subject, known)}),
-        trace=known.traces.get(note.message_id) if isinstance(note, DeliveryEvent) else None,
-    )
+    event_id = f"{note.kind}.{_key(note, subject)}"
+    payload = msgspec.json.encode({"type": note.kind, "data": _data(note, subject, known)})
+    trace = known.traces.get(note.message_id) if isinstance(note, DeliveryEvent) else None
+    return Event(org_id=subject.org_id, kind=note.kind, event_id=event_id, payload=payload, trace=trace)
 
 
 def _data(note: Note, subject: Subject, known: Known) -> dict[str, object]:

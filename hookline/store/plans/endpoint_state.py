@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -16,10 +16,11 @@ from hookline.model.lanes import Lane, LaneEvent, LaneEventKind
 from hookline.model.states import Circuit, EndpointStatus
 from hookline.rules import operational_events
 from hookline.rules.lane.circuit import Fold, close_by_hand, open_by_hand, reset
-from hookline.rules.operational_events import of_lanes
+from hookline.rules.operational_events import Kind, of_lanes
 from hookline.rules.outcomes import clean
 from hookline.security.vault import Vault
 from hookline.store import rows
+from hookline.store.options import StoreOptions
 from hookline.store.plans.operational_events import write_events
 from hookline.store.plans.plan import Plan, Plans, Step, changes, noted, row
 from hookline.store.rows import LANE_WRITTEN, Reading, Row
@@ -63,15 +64,8 @@ class EndpointState(Plans):
         actor: Actor | None,
         note: Note[Endpoint] | None,
     ) -> Plan[Endpoint]:
-        yield from set_status(
-            endpoint_no,
-            status,
-            clean(cause),
-            read=self._reading,
-            max_age=self._options.retry.max_age,
-            by_hand=True,
-            actor=actor,
-        )
+        read, max_age = self._reading, self._options.retry.max_age
+        yield from set_status(endpoint_no, status, clean(cause), read=read, max_age=max_age, by_hand=True, actor=actor)
         return (yield from noted(note, (yield from existing(endpoint_no, self._reading, self._vault))))
 
     @changes
@@ -184,12 +178,23 @@ def set_status(
     return event
 
 
+def stop(
+    status: EndpointStatus, causes: Mapping[int, str], options: StoreOptions, read: Reading
+) -> Plan[tuple[LaneEvent, ...]]:
+    """Pause or disable endpoints without a user's request. `causes` has the cause by endpoint. Return an event for each
+    endpoint whose status changed."""
+    events = []
+    for no, cause in causes.items():
+        events.append((yield from set_status(no, status, cause, read=read, max_age=options.retry.max_age)))
+    return tuple(event for event in events if event is not None)
+
+
 def delete_endpoints(nos: Sequence[int], read: Reading) -> Plan[None]:
     """Mark endpoints as deleted. The caller must have locked their lanes. The sweep turns their waiting deliveries
     into dead letters."""
     yield Step("lanes_delete_mark", nos=nos)
     yield Step("endpoints_delete", nos=nos)
-    yield from write_events(operational_events.deleted(nos), read)
+    yield from write_events(operational_events.of_endpoints(Kind.ENDPOINT_DELETED, nos), read)
 
 
 def lock_lane(endpoint_no: int) -> Plan[Row]:
@@ -215,16 +220,8 @@ def endpoint_of(endpoint_no: int | None, read: Reading, vault: Vault) -> Plan[En
 
 def _write_event(event: LaneEvent, app_no: int, read: Reading, *, by_hand: bool) -> Plan[None]:
     actor, actor_name = rows.actor(event)
-    yield Step(
-        "lane_event_add",
-        no=event.endpoint_no,
-        app_no=app_no,
-        at=event.at,
-        kind=event.kind,
-        cause=event.cause,
-        actor=actor,
-        actor_name=actor_name,
-    )
+    about = {"at": event.at, "kind": event.kind, "cause": event.cause, "actor": actor, "actor_name": actor_name}
+    yield Step("lane_event_add", no=event.endpoint_no, app_no=app_no, **about)
     yield from write_events(of_lanes([event], by_hand=by_hand), read)
 
 

@@ -13,7 +13,7 @@ from hookline.clock import wall
 from hookline.errors import Conflict, NotFound, Overtaken, TooManyEndpoints
 from hookline.model.audit import Note
 from hookline.model.endpoints import Endpoint, EndpointChange, NewEndpoint, OnDeath
-from hookline.rules import operational_events
+from hookline.rules.operational_events import Kind, of_endpoints
 from hookline.store import rows
 from hookline.store.pages import Page
 from hookline.store.plans.endpoint_state import delete_endpoints, existing, lock_lane
@@ -42,7 +42,7 @@ class Endpoints(Plans):
                 raise NotFound("no such application")
             raise Conflict(f"the uid {new.uid!r} is taken")
         yield Step("lane_insert", no=no, app_no=app_no, **values)
-        yield from write_events(operational_events.created(no), self._reading)
+        yield from write_events(of_endpoints(Kind.ENDPOINT_CREATED, [no]), self._reading)
         return (yield from noted(note, (yield from existing(no, self._reading, self._vault))))
 
     @changes
@@ -80,7 +80,7 @@ class Endpoints(Plans):
             yield Step("unblock", no=endpoint_no)
         yield Step("lanes_wake", nos=[endpoint_no])
         yield Step("announce")
-        yield from write_events(operational_events.updated(endpoint_no), self._reading)
+        yield from write_events(of_endpoints(Kind.ENDPOINT_UPDATED, [endpoint_no]), self._reading)
         return (yield from noted(note, (yield from existing(endpoint_no, self._reading, self._vault))))
 
     @changes

@@ -16,7 +16,7 @@ from hookline.model.verdicts import RecordReport, Result
 from hookline.rules.outcomes import bare, buried, clean, dying_endpoints, halves, joined, outcome_name, refused
 from hookline.store.bounds import MAX_PAUSE_CHECK, PAUSE_CHECK_ROWS
 from hookline.store.options import StoreOptions
-from hookline.store.plans.endpoint_state import set_status
+from hookline.store.plans.endpoint_state import stop
 from hookline.store.plans.plan import Plan, Step, value
 from hookline.store.rows import Reading
 from hookline.store.rows.documents import headers_blob
@@ -85,14 +85,12 @@ def pause_dying(results: Sequence[Result], options: StoreOptions, read: Reading)
     if not dying or most > MAX_PAUSE_CHECK:
         return ()
     rows_read = PAUSE_CHECK_ROWS * (most + 1)
-    events = []
+    causes = {}
     for row in (yield Step("record_dying", nos=sorted(dying), most=most, rows_read=rows_read)):
         no = row["endpoint_no"]
         if (yield from value("record_died_since_resume", no=no, rows_read=rows_read)) > most:
-            cause = f"more than {most} dead letters in a day"
-            max_age = options.retry.max_age
-            events.append((yield from set_status(no, EndpointStatus.PAUSED, cause, read=read, max_age=max_age)))
-    return tuple(event for event in events if event is not None)
+            causes[no] = f"more than {most} dead letters in a day"
+    return (yield from stop(EndpointStatus.PAUSED, causes, options, read))
 
 
 def attempt_values(result: Result, started_at: Any, recorded_at: Any) -> tuple[Any, ...]:

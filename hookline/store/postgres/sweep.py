@@ -6,7 +6,7 @@ with too many dead letters in a day, and disables an endpoint that has failed fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from hookline.model.lanes import LaneEvent
@@ -15,7 +15,7 @@ from hookline.model.sweep import SweepReport
 from hookline.rules.lane.circuit import LaneOutcome
 from hookline.store import rows
 from hookline.store.bounds import FAR_LEASE
-from hookline.store.plans.endpoint_state import set_status
+from hookline.store.plans.endpoint_state import stop
 from hookline.store.plans.operational_events import of_deaths, write_events
 from hookline.store.plans.sweep_locks import SweepLock
 from hookline.store.postgres.clock import ClockGuard
@@ -34,10 +34,7 @@ class Sweep:
         self.sweep_clock = ClockGuard(database).sweep_clock
 
     async def sweep_leases(self, limit: int = 1000, *, overdue: float = 0.0) -> SweepReport:
-        async def work(connection: Connection) -> SweepReport:
-            return await self._sweep_leases(connection, limit, overdue)
-
-        return await guarded(self._db, SweepLock.LEASES, work)
+        return await guarded(self._db, SweepLock.LEASES, lambda conn: self._sweep_leases(conn, limit, overdue))
 
     async def _sweep_leases(self, connection: Connection, limit: int, overdue: float) -> SweepReport:
         found = await connection.fetch(self._sql["sweep_leases_find"], limit, FAR_LEASE, overdue)
@@ -80,26 +77,19 @@ class Sweep:
         async def work(connection: Connection) -> SweepReport:
             disabled = await self._disable_failing(connection, disable_after)
             paused = await self._pause_dying(connection, pause_dead)
-            return SweepReport(paused=len(paused), disabled=len(disabled), events=(*paused, *disabled))
+            return SweepReport(paused=len(paused), disabled=len(disabled), events=paused + disabled)
 
         return await guarded(self._db, SweepLock.FAILING, work, any_scan=True)
 
-    async def _pause_dying(self, connection: Connection, pause_dead: int) -> list[LaneEvent]:
+    async def _pause_dying(self, connection: Connection, pause_dead: int) -> tuple[LaneEvent, ...]:
         found = await connection.fetch(self._sql["sweep_failing_dead"], pause_dead)
-        cause = f"more than {pause_dead} dead letters in a day"
-        return await self._stop(connection, EndpointStatus.PAUSED, {row["endpoint_no"]: cause for row in found})
+        causes = {row["endpoint_no"]: f"more than {pause_dead} dead letters in a day" for row in found}
+        return await run_steps(connection, self._sql, stop(EndpointStatus.PAUSED, causes, self._options, READ))
 
-    async def _disable_failing(self, connection: Connection, after: float) -> list[LaneEvent]:
+    async def _disable_failing(self, connection: Connection, after: float) -> tuple[LaneEvent, ...]:
         found = await connection.fetch(self._sql["sweep_failing_long"], after)
         causes = {row["endpoint_no"]: f"failing since {row['failing_since']:%Y-%m-%d %H:%M:%S} UTC" for row in found}
-        return await self._stop(connection, EndpointStatus.DISABLED, causes)
-
-    async def _stop(self, connection: Connection, status: EndpointStatus, causes: Mapping[int, str]) -> list[LaneEvent]:
-        """Pause or disable endpoints. `causes` has the cause by endpoint."""
-        max_age = self._options.retry.max_age
-        plans = [set_status(no, status, cause, read=READ, max_age=max_age) for no, cause in causes.items()]
-        events = [await run_steps(connection, self._sql, plan) for plan in plans]
-        return [event for event in events if event is not None]
+        return await run_steps(connection, self._sql, stop(EndpointStatus.DISABLED, causes, self._options, READ))
 
     async def find_stuck_lanes(self, *, repair: bool) -> list[int]:
         async def work(connection: Connection) -> list[int]:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import structlog
 from msgspec.structs import replace
 
-from hookline.model.lanes import Lane, LaneEvent
+from hookline.model.lanes import Lane
 from hookline.model.states import Circuit, EndpointStatus, Health, Reason
 from hookline.model.sweep import Death, SweepReport
 from hookline.rules import ordering
@@ -17,7 +17,7 @@ from hookline.rules.claim.division import MAX_REFUSED
 from hookline.rules.lane.circuit import LaneOutcome
 from hookline.rules.outcomes import BUDGET_OVER
 from hookline.store.bounds import FAR_LEASE
-from hookline.store.plans.endpoint_state import set_status
+from hookline.store.plans.endpoint_state import stop
 from hookline.store.plans.operators import GUESSES_KEPT
 from hookline.store.sqlite import lanes as lane_rows
 from hookline.store.sqlite.claim import bury
@@ -141,21 +141,12 @@ def _failing(tx: Tx, pause_dead: int, disable_after: float) -> tuple[set[int], d
 
 
 def _sweep_failing(tx: Tx, pause_dead: int, disable_after: float) -> SweepReport:
-    paused, disabled = _failing(tx, pause_dead, disable_after)
-    events = [
-        _stop(tx, no, EndpointStatus.PAUSED, f"more than {pause_dead} dead letters in a day") for no in sorted(paused)
-    ]
-    events += [
-        _stop(tx, no, EndpointStatus.DISABLED, f"failing since {since:%Y-%m-%d %H:%M:%S} UTC")
-        for no, since in sorted(disabled.items())
-    ]
-    return SweepReport(
-        paused=len(paused), disabled=len(disabled), events=tuple(each for each in events if each is not None)
-    )
-
-
-def _stop(tx: Tx, endpoint_no: int, status: EndpointStatus, cause: str) -> LaneEvent | None:
-    return run_steps(tx, set_status(endpoint_no, status, cause, read=READ, max_age=tx.options.retry.max_age))
+    dying, failing = _failing(tx, pause_dead, disable_after)
+    dead = dict.fromkeys(sorted(dying), f"more than {pause_dead} dead letters in a day")
+    paused = run_steps(tx, stop(EndpointStatus.PAUSED, dead, tx.options, READ))
+    since = {no: f"failing since {began:%Y-%m-%d %H:%M:%S} UTC" for no, began in sorted(failing.items())}
+    disabled = run_steps(tx, stop(EndpointStatus.DISABLED, since, tx.options, READ))
+    return SweepReport(paused=len(dying), disabled=len(failing), events=paused + disabled)
 
 
 def _many_dead(tx: Tx, pause_dead: int) -> set[int]:
