@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -79,22 +79,9 @@ class Ingest:
 
     async def _insert(self, connection: Connection, batch: dict[int, NewMessage]) -> dict[int, Accepted]:
         options = self._options
-        found = await connection.fetch(
-            self._sql["ingest"],
-            *_columns(batch.values()),
-            options.idempotency_hours * 3600,
-            options.retry.max_age,
-            ages(batch.values()),
-        )
-        accepted = {
-            row["id"]: Accepted(
-                status=IngestStatus.ACCEPTED,
-                message_id=row["id"],
-                created_at=row["now"],
-                deliveries=row["deliveries"],
-            )
-            for row in found
-        }
+        settings = options.idempotency_hours * 3600, options.retry.max_age, ages(batch.values())
+        found = await connection.fetch(self._sql["ingest"], *_columns(batch.values()), *settings)
+        accepted = {row["id"]: _committed(row) for row in found}
         refused = [message for message in batch.values() if message.id not in accepted]
         if refused:
             accepted |= await self._refused(connection, refused)
@@ -110,12 +97,7 @@ class Ingest:
             by_event = {(row["app_no"], row["event_id"]): row for row in found}
         if keys and events:
             await connection.execute(self._sql["ingest_forget_keys"], keys, [message.id for message in refused])
-        return {
-            message.id: _refusal(
-                message, by_key.get(message.idempotency_key), by_event.get((message.app_no, message.event_id))
-            )
-            for message in refused
-        }
+        return {message.id: _refusal(message, by_key, by_event) for message in refused}
 
     async def accepted_under(self, key: bytes, body: bytes) -> Accepted | None:
         found = await self._db.fetchrow("ingest_accepted_under", key)
@@ -217,9 +199,8 @@ def _pauses() -> Iterator[float]:
 
 
 def _committed(row: Any) -> Accepted:
-    return Accepted(
-        status=IngestStatus.ACCEPTED, message_id=row["id"], created_at=row["created_at"], deliveries=row["deliveries"]
-    )
+    at, deliveries = row["created_at"], row["deliveries"]
+    return Accepted(status=IngestStatus.ACCEPTED, message_id=row["id"], created_at=at, deliveries=deliveries)
 
 
 def _simple(batch: Sequence[NewMessage]) -> bool:
@@ -287,15 +268,17 @@ def text_array(texts: Sequence[str] | None) -> str | None:
 
 
 def _judge_key(asked: bytes, key: Any) -> Accepted:
-    status = IngestStatus.REPLAYED if asked == key["body"] else IngestStatus.KEY_REUSED
-    return Accepted(status=status, message_id=key["message_id"], created_at=key["created_at"])
+    return _earlier(IngestStatus.REPLAYED if asked == key["body"] else IngestStatus.KEY_REUSED, key)
 
 
-def _refusal(message: NewMessage, key: Any, event: Any) -> Accepted:
+def _earlier(status: IngestStatus, row: Any) -> Accepted:
+    return Accepted(status=status, message_id=row["message_id"], created_at=row["created_at"])
+
+
+def _refusal(message: NewMessage, by_key: Mapping[Any, Any], by_event: Mapping[Any, Any]) -> Accepted:
+    key, event = by_key.get(message.idempotency_key), by_event.get((message.app_no, message.event_id))
     if key is not None and key["message_id"] != message.id:
         return _judge_key(message.idempotency_body or b"", key)
     if event is not None:
-        return Accepted(
-            status=IngestStatus.EVENT_ID_TAKEN, message_id=event["message_id"], created_at=event["created_at"]
-        )
+        return _earlier(IngestStatus.EVENT_ID_TAKEN, event)
     return Accepted(status=IngestStatus.NO_APPLICATION, message_id=message.id)

@@ -66,7 +66,7 @@ WITH settings AS (SELECT $15::float8 AS max_age, $16::jsonb AS ages),
        RETURNING message_id),
      fresh AS MATERIALIZED (SELECT * FROM m WHERE key IS NULL OR id IN (SELECT message_id FROM keys)),
      -- include: accept
-SELECT m.id, now() AS now, coalesce(c.deliveries, 0) AS deliveries,
+SELECT m.id, now() AS created_at, coalesce(c.deliveries, 0) AS deliveries,
        (SELECT hookline.announce() WHERE EXISTS (SELECT FROM d))
 FROM msg m LEFT JOIN (SELECT message_id, count(*) AS deliveries FROM d GROUP BY message_id) c ON c.message_id = m.id
 
