@@ -25,7 +25,7 @@ from hookline.model.states import Circuit, EndpointStatus, Reason
 from hookline.model.sweep import Death
 from hookline.model.tasks import Task, TaskWork
 from hookline.security.vault import Vault
-from hookline.store.rows.documents import open_headers, open_secrets, open_url, read_headers
+from hookline.store.rows.documents import open_headers, open_secrets, open_url, read_headers, without_surrogates
 from hookline.store.rows.reading import Reading, Row, maybe
 
 MAX_NAME, MAX_TEXT = 300, 2_000  # maximum characters of a name and of a text in the audit log
@@ -207,5 +207,5 @@ def audit_columns(entry: NewAuditEntry) -> dict[str, str | None]:
 
 def _clean(text: str, limit: int) -> str:
     """Remove characters that the database cannot store, and truncate the text."""
-    whole = text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+    whole = without_surrogates(text.replace("\x00", "\ufffd"))
     return whole if len(whole) <= limit else whole[: limit - 1] + "…"

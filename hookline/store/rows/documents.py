@@ -52,10 +52,11 @@ def _json_bytes(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:  # the text contains a lone surrogate
-        return msgspec.json.encode({_whole(name): _whole(text) for name, text in value.items()})
+        return msgspec.json.encode({without_surrogates(name): without_surrogates(text) for name, text in value.items()})
 
 
-def _whole(text: str) -> str:
+def without_surrogates(text: str) -> str:
+    """Replace lone surrogates, which no database can store."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

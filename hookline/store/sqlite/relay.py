@@ -182,27 +182,23 @@ def _moved(tx: Tx, source: str, place: OutboxPlace, after: OutboxPlace | None) -
 
 def _keep_aside(tx: Tx, row: OutboxRow, source: str, fault: str) -> int:
     """Set a copied row aside. Return 1 if it is new, 0 if an earlier copy was already set aside."""
+    whole = documents.without_surrogates
     return tx.run(
         "relay_keep_aside",
         {
-            "org_id": maybe(_without_surrogates, row.org_id),
-            "app": _without_surrogates(row.app),
-            "event_type": _without_surrogates(row.event_type),
+            "org_id": maybe(whole, row.org_id),
+            "app": whole(row.app),
+            "event_type": whole(row.event_type),
             "payload": row.payload,
-            "event_id": maybe(_without_surrogates, row.event_id),
-            "channels": None if row.channels is None else texts([_without_surrogates(text) for text in row.channels]),
-            "tags": None if row.tags is None else texts([_without_surrogates(text) for text in row.tags]),
-            "ordering_key": maybe(_without_surrogates, row.ordering_key),
+            "event_id": maybe(whole, row.event_id),
+            "channels": None if row.channels is None else texts([whole(text) for text in row.channels]),
+            "tags": None if row.tags is None else texts([whole(text) for text in row.tags]),
+            "ordering_key": maybe(whole, row.ordering_key),
             "deliver_at": None if row.deliver_at is None else to_micros(row.deliver_at),
             "policy": documents.policy_text(row.policy),
-            "trace": maybe(_without_surrogates, row.trace),
+            "trace": maybe(whole, row.trace),
             "source": source,
             "error": fault,
             "now": tx.now,
         },
     )
-
-
-def _without_surrogates(text: str) -> str:
-    """Replace lone surrogates, which no database can store."""
-    return text.encode("utf-8", "replace").decode()
