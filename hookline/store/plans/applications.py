@@ -39,12 +39,8 @@ class Applications(Plans):
         self, org_id: str, new: NewApplication, *, note: Note[Application] | None = None
     ) -> Plan[Application]:
         """Create an application. Raises `Conflict` if the organization already has an application with this uid."""
-        made = yield from row(
-            "application_insert",
-            id=ids.mint(ids.APP, wall()),
-            org_id=org_id,
-            **_columns(new),
-        )
+        app_id = ids.mint(ids.APP, wall())
+        made = yield from row("application_insert", id=app_id, org_id=org_id, **_columns(new))
         if made is None:
             if not (yield Step("organization", org_id=org_id)):
                 raise NotFound("no such organization")

@@ -52,6 +52,7 @@ def depths_of(found: Counted, at: datetime, seconds: float) -> Depths:
     alerts: dict[str, dict[str, int]] = {}
     for name, severity, number in found.alerts:
         alerts.setdefault(name, {})[severity] = number
+    lanes = {"paused": found.paused, "disabled": found.disabled, "held": found.held_lanes, "slowed": found.slowed}
     return fill(
         Depths,
         found,
@@ -60,12 +61,7 @@ def depths_of(found: Counted, at: datetime, seconds: float) -> Depths:
         states={name: int(getattr(found, name)) for name in ("pending", "scheduled", "delivering", "queued")},
         dead={reason.value: found.dead.get(reason.value, 0) for reason in Reason},
         circuits={circuit.name.lower(): found.circuits.get(circuit.value, 0) for circuit in Circuit},
-        lanes={
-            "paused": found.paused,
-            "disabled": found.disabled,
-            "held": found.held_lanes,
-            "slowed": found.slowed,
-        },
+        lanes=lanes,
         alerts=alerts,
     )
 

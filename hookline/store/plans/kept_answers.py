@@ -29,11 +29,8 @@ class KeptAnswers(Plans):
         that leased it, if that lease has expired and no response is stored.
         """
         claim = quick_chance.getrandbits(CLAIM_BITS)
-        lease = timedelta(seconds=seconds)
-        taken = yield Step(
-            "answer_hold", key=key, request=request, claim=claim, lease=lease, kept=self._answers_kept, far=_FAR
-        )
-        if taken:
+        periods = {"lease": timedelta(seconds=seconds), "kept": self._answers_kept, "far": _FAR}
+        if (yield Step("answer_hold", key=key, request=request, claim=claim, **periods)):
             return KeptAnswer(request=request, claim=claim)
         found = yield from row("answer_held", key=key)
         # The key was freed between the two statements. Report it as leased: the caller will try again.

@@ -84,15 +84,8 @@ class Messages(Plans):
         """Return deliveries with this state word (see `delivery_words`; None: all) and an id above `after`, ordered
         by id."""
         state, held = message_search.state_of(word)
-        found = yield Step(
-            "deliveries_page",
-            id=message.id,
-            accepted_at=message.created_at,
-            after=after,
-            state=state,
-            held=held,
-            limit=limit,
-        )
+        of = {"id": message.id, "accepted_at": message.created_at}
+        found = yield Step("deliveries_page", **of, after=after, state=state, held=held, limit=limit)
         return [rows.delivery(each, self._reading) for each in found]
 
     @reads
@@ -185,13 +178,9 @@ def _filled(found: list[Message]) -> Plan[list[Message]]:
     if not found:
         return []
     instants = [message.created_at for message in found]
-    kept = yield Step(
-        "message_payloads",
-        seqs=[message.seq for message in found],
-        instants=instants,
-        first=min(instants),
-        last=max(instants),
-    )
+    seqs = [message.seq for message in found]
+    span = {"first": min(instants), "last": max(instants)}
+    kept = yield Step("message_payloads", seqs=seqs, instants=instants, **span)
     payloads = {each["seq"]: each["payload"] for each in kept}
     return [replace(message, payload=payloads.get(message.seq)) for message in found]
 
@@ -208,11 +197,8 @@ def _listing_parameters(prefix: str, of: object, where: MessageFilter, page: Pag
 
 
 def _outcome(delivered: bool | None) -> dict[str, Any]:
-    return {
-        "delivered": delivered,
-        "is_delivered": delivered or None,
-        "is_failed": True if delivered is False else None,
-    }
+    is_failed = True if delivered is False else None
+    return {"delivered": delivered, "is_delivered": delivered or None, "is_failed": is_failed}
 
 
 def _up_to(end: str | None, asked: dict[str, Any]) -> dict[str, Any]:

@@ -73,15 +73,9 @@ class Pulses(Plans):
         them in intervals of length `step`. One of the sums begins at `first`, which must not be later than `since`.
         """
         found: dict[int, list[Activity]] = {endpoint_no: [] for _, endpoint_no in nos}
-        listed = yield Step(
-            "endpoint_activity",
-            apps=[app_no for app_no, _ in nos],
-            endpoints=list(found),
-            grain=grain,
-            before=since - timedelta(seconds=grain),
-            first=first,
-            step=step,
-        )
+        of = {"apps": [app_no for app_no, _ in nos], "endpoints": list(found)}
+        stored = {"grain": grain, "before": since - timedelta(seconds=grain)}
+        listed = yield Step("endpoint_activity", **of, **stored, first=first, step=step)
         for each in listed:
             found[each["endpoint_no"]].append(self._reading.struct(Activity, each))
         return found
@@ -133,12 +127,9 @@ def _minute(pulses: Sequence[Pulse], at: datetime) -> Pulse:
     """Sum a minute's pulses. For gauges, only the last pulse of each process counts, because the sum of a gauge over
     time has no meaning."""
     last = {pulse.process: pulse for pulse in pulses}.values()
-    return replace(
-        together(pulses, at),
-        processes=len(last),
-        in_flight=sum(pulse.in_flight for pulse in last),
-        slots=sum(pulse.slots for pulse in last),
-    )
+    in_flight = sum(pulse.in_flight for pulse in last)
+    slots = sum(pulse.slots for pulse in last)
+    return replace(together(pulses, at), processes=len(last), in_flight=in_flight, slots=slots)
 
 
 def _counted(attempts: AttemptCounts) -> list[dict[str, int]]:

@@ -6,7 +6,7 @@ import asyncio
 from datetime import datetime
 
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from hookline import ids
 from hookline.clock import EPOCH
@@ -68,14 +68,8 @@ class Tasks(Replays):
     @changes
     def _add_task(self, new: NewTask, total: int | None, note: Note[Task] | None) -> Plan[Task]:
         now = self._reading.instant((yield from value("now")))
-        task_id = yield from value(
-            "task_insert",
-            **asdict(new),
-            id=ids.mint(ids.TASK, now),
-            params=json_text(new.work),
-            total=total,
-            max_rows=MAX_RUNNING,
-        )
+        columns = asdict(new) | {"id": ids.mint(ids.TASK, now), "params": json_text(new.work), "total": total}
+        task_id = yield from value("task_insert", **columns, max_rows=MAX_RUNNING)
         if task_id is None:
             raise Conflict(f"{MAX_RUNNING} tasks of this application are running: wait for them, or cancel some")
         return (yield from noted(note, (yield from self._stored_task(task_id))))
@@ -103,13 +97,9 @@ class Tasks(Replays):
     @reads
     def tasks(self, where: TaskFilter, page: Page, *, newest_first: bool = True) -> Plan[list[Task]]:
         """Return a page of tasks ordered by id."""
-        asked = Page(limit=page.limit, iterator=page.iterator, backwards=page.backwards, descending=newest_first)
-        found = yield from by_text(
-            "tasks",
-            asked,
-            **asdict(where),
-            whole_org=True if where.app_no is None else None,
-        )
+        asked = replace(page, descending=newest_first)
+        whole_org = True if where.app_no is None else None
+        found = yield from by_text("tasks", asked, **asdict(where), whole_org=whole_org)
         return [rows.task(each, self._reading) for each in found]
 
     @changes
@@ -167,14 +157,9 @@ class Tasks(Replays):
                 return
         found = yield from self._find(task, endpoint, now, limit)
         done = yield from self._act(task, endpoint, found)
-        yield Step(
-            "task_progress",
-            id=task.id,
-            done=done,
-            skipped=found.acts.wanted - done,
-            position=found.end or task.position,
-            status=TaskStatus.FINISHED if found.end is None else TaskStatus.RUNNING,
-        )
+        status = TaskStatus.FINISHED if found.end is None else TaskStatus.RUNNING
+        counts = {"done": done, "skipped": found.acts.wanted - done}
+        yield Step("task_progress", id=task.id, **counts, position=found.end or task.position, status=status)
         yield Step("announce")
 
     def _find(self, task: Task, endpoint: Endpoint | None, now: datetime, limit: int) -> Plan[_StepWork]:

@@ -59,9 +59,8 @@ class Copies:
         """Look up the application of each row. Names that the database cannot store, such as those with a NUL, match
         nothing."""
         names = sorted({(maybe(clean, row.org_id), clean(row.app)) for row in rows}, key=str)
-        found = await connection.fetch(
-            self._sql["relay_applications"], MANAGEMENT, [org for org, _ in names], [app for _, app in names]
-        )
+        orgs, apps = [org for org, _ in names], [app for _, app in names]
+        found = await connection.fetch(self._sql["relay_applications"], MANAGEMENT, orgs, apps)
         known = {(row["org_id"], row["app"]): row["app_no"] for row in found if row["org_id"] != MANAGEMENT}
         return [(row, known.get((row.org_id, row.app))) for row in rows]
 

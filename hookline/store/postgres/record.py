@@ -91,11 +91,10 @@ class BatchRecord:
         receipts = sorted(map(_receipt, results), key=_by_delivery)
         endpoints = list({result.job.endpoint_no for result in results})
         tokens = _tokens(results, wake)
+        values = receipts, endpoints, list(tokens), list(tokens.values())
 
         async def work(connection: Connection) -> tuple[int, list[str] | None]:
-            row = await connection.fetchrow(
-                self._sql["record_plain"], receipts, endpoints, list(tokens), list(tokens.values())
-            )
+            row = await connection.fetchrow(self._sql["record_plain"], *values)
             return row["recorded"], row["held"]
 
         recorded, held = await self._db.alone(work)
@@ -114,12 +113,8 @@ class BatchRecord:
         if held:
             # COPY is faster than an INSERT with arrays: for arrays the driver would check every element of all 24
             # columns.
-            await connection.copy_records_to_table(
-                "attempt",
-                schema_name="hookline",
-                columns=_ATTEMPT,
-                records=[attempt_values(result, result.sent.started_at, at) for result in held],
-            )
+            records = [attempt_values(result, result.sent.started_at, at) for result in held]
+            await connection.copy_records_to_table("attempt", schema_name="hookline", columns=_ATTEMPT, records=records)
         await run_steps(connection, self._sql, write_events(operational_events.of_results(held), READ))
         events = await self._lanes.fold(connection, lanes, outcomes_of(held, now), now) if now is not None else ()
         events += await run_steps(connection, self._sql, pause_dying(held, self._db.options, READ))

@@ -77,15 +77,9 @@ class Relay:
         self._many = False  # True: the last relay found more than a few rows
 
     async def relay(self, limit: int) -> RelayReport:
-        async def few(connection: Connection) -> RelayReport | None:
-            return await self._relay_few(connection, limit)
-
-        async def many(connection: Connection) -> RelayReport:
-            return await self._relay_many(connection, limit)
-
-        report = None if self._many else await self._db.cached_plans(few)
+        report = None if self._many else await self._db.cached_plans(lambda conn: self._relay_few(conn, limit))
         if report is None:
-            report = await self._db.transact(many)
+            report = await self._db.transact(lambda conn: self._relay_many(conn, limit))
         self._many = report.gone >= FEW
         if report.relayed:
             self._wake()
@@ -116,13 +110,10 @@ class Relay:
         """Move rows into messages. Return how many rows still existed, and how many of them became new messages."""
         if not taken:
             return 0, 0
-        moved = await connection.fetchrow(
-            self._sql["relay_move"],
-            *contents(message for _, message in taken),
-            [row_id for row_id, _ in taken],
-            self._options.retry.max_age,
-            ages(message for _, message in taken),
-        )
+        row_ids = [row_id for row_id, _ in taken]
+        new = [message for _, message in taken]
+        values = *contents(new), row_ids, self._options.retry.max_age, ages(new)
+        moved = await connection.fetchrow(self._sql["relay_move"], *values)
         return moved["gone"], moved["relayed"]
 
     # ── many rows: locked while they are read ──

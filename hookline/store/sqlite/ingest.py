@@ -141,19 +141,15 @@ class IngestBatch:
     def _same_key(self, new: NewMessage) -> Accepted | None:
         if new.idempotency_key is None:
             return None
-        found = self._keys.get(new.idempotency_key, (None,))[1:4] or self._tx.row(
-            "ingest_keys", (new.idempotency_key, self._tx.now)
-        )
-        if found is None:
-            return None
-        return _judge_key(new.idempotency_body or b"", *found)
+        same = self._keys.get(new.idempotency_key, ())[1:4]
+        found = same or self._tx.row("ingest_keys", (new.idempotency_key, self._tx.now))
+        return None if found is None else _judge_key(new.idempotency_body or b"", *found)
 
     def _same_event(self, new: NewMessage) -> Accepted | None:
         if new.event_id is None:
             return None
-        found = self._event_ids.get((new.app_no, new.event_id), ())[2:] or self._tx.row(
-            "ingest_event_ids", (new.app_no, new.event_id)
-        )
+        key = new.app_no, new.event_id
+        found = self._event_ids.get(key, ())[2:] or self._tx.row("ingest_event_ids", key)
         if found is None:
             return None
         message_id, created_at = found

@@ -63,11 +63,8 @@ class Redelivery:
         made = []
         for message in messages:
             of_type = yield from row("event_type", org_id=endpoint.org_id, name=message["event_type"])
-            policy = merge(
-                None if of_type is None else read_policy(of_type["policy"]),
-                endpoint.policy,
-                read_policy(message["policy"]),
-            )
+            of_type_policy = None if of_type is None else read_policy(of_type["policy"])
+            policy = merge(of_type_policy, endpoint.policy, read_policy(message["policy"]))
             key = queue_of(endpoint.ordering, message["ordering_key"])
             delivery_id = yield from value(
                 "delivery_manual",
