@@ -71,9 +71,8 @@ def moves_lane(result: Result) -> bool:
     `in_flight`.
     """
     judgement, job = result.judgement, result.job
-    return (
-        judgement.health == Health.BAD or judgement.hold_until is not None or judgement.gone or job.counted or job.probe
-    )
+    answer_counts = judgement.health == Health.BAD or judgement.hold_until is not None or judgement.gone
+    return answer_counts or job.counted or job.probe
 
 
 def dying_endpoints(results: Iterable[Result]) -> set[int]:
@@ -82,11 +81,8 @@ def dying_endpoints(results: Iterable[Result]) -> set[int]:
     Dead letters with a reason in `NOT_COUNTED` do not count. For example, a time budget can end although the endpoint
     did nothing wrong.
     """
-    return {
-        result.job.endpoint_no
-        for result in results
-        if isinstance(result.judgement.verdict, Dead) and result.judgement.verdict.reason not in NOT_COUNTED
-    }
+    ended = [(result.job.endpoint_no, result.judgement.verdict) for result in results]
+    return {no for no, verdict in ended if isinstance(verdict, Dead) and verdict.reason not in NOT_COUNTED}
 
 
 def outcome_name(result: Result) -> str:
@@ -108,23 +104,13 @@ def bare(result: Result) -> Result:
     """Return the result without anything that the endpoint sent, and with all numbers and times within storable
     limits."""
     sent, judgement = result.sent, result.judgement
-    hold = judgement.hold_until
+    phases = {phase: min(max(micros, 0), MAX_MICROS) for phase, micros in asdict(sent.timing).items()}
+    times = {"started_at": _clamped(sent.started_at), "timing": Timing(**phases)}
+    hold = None if judgement.hold_until is None else _clamped(judgement.hold_until)
     return replace(
         result,
-        sent=replace(
-            sent,
-            detail="",
-            headers={},
-            body=b"",
-            address="",
-            started_at=_clamped(sent.started_at),
-            timing=Timing(**{phase: min(max(micros, 0), MAX_MICROS) for phase, micros in asdict(sent.timing).items()}),
-        ),
-        judgement=replace(
-            judgement,
-            verdict=_bounded(judgement.verdict),
-            hold_until=None if hold is None else _clamped(hold),
-        ),
+        sent=replace(sent, detail="", headers={}, body=b"", address="", **times),
+        judgement=replace(judgement, verdict=_bounded(judgement.verdict), hold_until=hold),
     )
 
 
@@ -146,12 +132,9 @@ def buried(result: Result, attempt_id: str) -> Result:
     If nothing were written, the lease would expire and the delivery would be sent again without end.
     """
     job, detail = result.job, "the database refused to store the result of the attempt"
-    return Result(
-        job=job,
-        attempt_id=attempt_id,
-        sent=Sent(error=ErrorKind.UNSENDABLE, detail=detail, started_at=job.claimed_at),
-        judgement=Judgement(verdict=Dead(reason=Reason.UNSENDABLE, detail=detail), health=Health.NONE),
-    )
+    sent = Sent(error=ErrorKind.UNSENDABLE, detail=detail, started_at=job.claimed_at)
+    judgement = Judgement(verdict=Dead(reason=Reason.UNSENDABLE, detail=detail), health=Health.NONE)
+    return Result(job=job, attempt_id=attempt_id, sent=sent, judgement=judgement)
 
 
 def refused(result: Result, burial: RecordReport) -> RecordReport:

@@ -160,14 +160,10 @@ def _dead_letters(fleet: FleetState, at: Thresholds) -> Iterator[Reading]:
     severity = _worst(severity for severity, limit in held.items() if dead > limit)
     passed = held[severity] if severity else min(held.values())
     reason = max(fleet.depths.dead, key=fleet.depths.dead.__getitem__, default="none")
-    yield Reading(
-        name=AlertName.DEAD_LETTERS,
-        value=dead,
-        threshold=passed,
-        severity=severity,
-        lingering=_worst(severity for severity, limit in held.items() if dead > limit * EASE),
-        text=f"there are {dead:,} unresolved dead letters (limit {passed:,}); most frequent reason: {reason}",
-    )
+    text = f"there are {dead:,} unresolved dead letters (limit {passed:,}); most frequent reason: {reason}"
+    lingering = _worst(severity for severity, limit in held.items() if dead > limit * EASE)
+    name = AlertName.DEAD_LETTERS
+    yield Reading(name=name, value=dead, threshold=passed, severity=severity, lingering=lingering, text=text)
 
 
 def _worst(severities: Iterator[Severity]) -> Severity | None:
@@ -202,11 +198,9 @@ def _last_attempts(fleet: FleetState, at: Thresholds) -> Iterator[Reading]:
 def _outbox(fleet: FleetState, at: Thresholds) -> Iterator[Reading]:
     own, waiting = fleet.depths.outbox_lag, fleet.depths.outbox_waiting
     others = max((pulse.outbox_lag for pulse in window(fleet.pulses, fleet.now, LAG_WINDOW)), default=0.0)
-    text = (
-        f"the oldest of {waiting:,} outbox rows has waited for {lasting(own)}"
-        if own >= others
-        else f"a worker has not emptied an application's outbox for {lasting(others)}"
-    )
+    here = f"the oldest of {waiting:,} outbox rows has waited for {lasting(own)}"
+    elsewhere = f"a worker has not emptied an application's outbox for {lasting(others)}"
+    text = here if own >= others else elsewhere
     yield from _above(AlertName.OUTBOX_LAG, max(own, others), at.outbox_lag, f"{text} (limit {lasting(at.outbox_lag)})")
 
 
@@ -270,10 +264,8 @@ def _endpoints(fleet: FleetState, at: Thresholds) -> Iterator[Reading]:
     if not at.endpoint:
         return
     seconds = at.endpoint_for / PARTS
-    parts = [
-        _attempts_by_endpoint(window(fleet.pulses, fleet.now, seconds, ago=seconds * part))
-        for part in reversed(range(PARTS + 1))
-    ]
+    begins = [seconds * part for part in reversed(range(PARTS + 1))]
+    parts = [_attempts_by_endpoint(window(fleet.pulses, fleet.now, seconds, ago=ago)) for ago in begins]
     for lane in fleet.unhealthy:
         if lane.status == EndpointStatus.ACTIVE:
             yield _endpoint(lane, [part.get(lane.endpoint_no, (0, 0)) for part in parts], at, fleet.now)

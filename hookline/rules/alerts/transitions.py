@@ -56,17 +56,9 @@ def _continue(alert: Alert, reading: Reading | None, now: datetime) -> alerts.Ch
     if reading is None or reading.lingering is None:
         return _clear(alert, now)
     severity = _severity(alert.severity, reading.severity, reading.lingering)
-    return alerts.Update(
-        alert=replace(
-            alert,
-            severity=severity,
-            clear_since=None,
-            value=reading.value,
-            threshold=reading.threshold,
-            text=reading.text,
-        ),
-        worse=severity.rank > alert.severity.rank,
-    )
+    seen = {"value": reading.value, "threshold": reading.threshold, "text": reading.text}
+    after = replace(alert, severity=severity, clear_since=None, **seen)
+    return alerts.Update(alert=after, worse=severity.rank > alert.severity.rank)
 
 
 def _severity(held: Severity, worth: Severity | None, lingering: Severity) -> Severity:
@@ -119,12 +111,6 @@ def _fires(reading: Reading, firing: Mapping[_Key, Alert]) -> bool:
 
 def _combined(rest: Sequence[Reading]) -> Reading:
     worst = max(rest, key=lambda reading: reading.value)
-    return replace(
-        worst,
-        subject=alerts.OTHERS,
-        org_id=None,
-        since=None,
-        value=float(len(rest)),
-        threshold=0.0,
-        text=f"{len(rest):,} more of these; the worst: {worst.text}",
-    )
+    text = f"{len(rest):,} more of these; the worst: {worst.text}"
+    counted = {"value": float(len(rest)), "threshold": 0.0, "text": text}
+    return replace(worst, subject=alerts.OTHERS, org_id=None, since=None, **counted)

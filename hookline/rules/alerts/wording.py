@@ -56,14 +56,10 @@ def lines(notice: Notice, public_url: str | None) -> list[str]:
     """
     alert = notice.alert
     if notice.resolved:
-        return [
-            f"It lasted {_lasted(notice)}, from {_instant(alert.began_at)} to {_instant(notice.at)}.",
-            f"Last value: {alert.text}",
-        ]
-    text = [
-        f"{alert.text[:1].upper()}{alert.text[1:]}.",
-        f"Since {_instant(alert.began_at)}. Details: {command(alert)}",
-    ]
+        lasted = f"It lasted {_lasted(notice)}, from {_instant(alert.began_at)} to {_instant(notice.at)}."
+        return [lasted, f"Last value: {alert.text}"]
+    condition = f"{alert.text[:1].upper()}{alert.text[1:]}."
+    text = [condition, f"Since {_instant(alert.began_at)}. Details: {command(alert)}"]
     return text if public_url is None else [*text, f"Dashboard: {public_url}/"]
 
 

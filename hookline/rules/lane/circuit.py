@@ -59,12 +59,8 @@ def fold(
     freed = any(outcome.counted for outcome in outcomes) or (before.failures > 0 and not lane.failures)
     if lane.waiting_floor is None or not (freed or events):
         return Fold(lane=lane, events=events)
-    return Fold(
-        lane=replace(lane, waiting_floor=None),
-        events=events,
-        wake_at=_wake_at(lane, now),
-        wake_floor=lane.waiting_floor,
-    )
+    woken = replace(lane, waiting_floor=None)
+    return Fold(lane=woken, events=events, wake_at=_wake_at(lane, now), wake_floor=lane.waiting_floor)
 
 
 def reset(lane: Lane, *, now: datetime, cause: str) -> Fold:
@@ -105,13 +101,8 @@ def open_by_hand(
     step = _Step(now, policy, chance)
     opened = step.open(lane, LaneEventKind.CIRCUIT_OPENED, cause)
     busy = lane.probe_at if lane.circuit == Circuit.HALF_OPEN else None
-    after = replace(
-        opened,
-        failures=0,
-        failing_since=None,
-        trips=max(1, lane.trips),
-        probe_at=max(until or opened.probe_at or now, busy or now),
-    )
+    probe_at = max(until or opened.probe_at or now, busy or now)
+    after = replace(opened, failures=0, failing_since=None, trips=max(1, lane.trips), probe_at=probe_at)
     return Fold(lane=after, events=tuple(step.events))
 
 
@@ -211,9 +202,8 @@ class _Step:
             case Circuit.HALF_OPEN:
                 self._add_event(lane, LaneEventKind.CIRCUIT_RECOVERING, cause)
                 lane = pace.pace_after_recovery(lane, now=self.now)
-                return self._change_circuit(
-                    lane, Circuit.RECOVERING, window=self.policy.recovery_window, window_at=self.now
-                )
+                window = self.policy.recovery_window
+                return self._change_circuit(lane, Circuit.RECOVERING, window=window, window_at=self.now)
             case Circuit.RECOVERING:
                 return self._widen(lane, cause)
             case _:
