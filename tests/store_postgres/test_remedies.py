@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
 from typing import cast
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from hookline.model.dead import DeadFilter
 from hookline.model.deliveries import SlotBudgets
 from hookline.model.states import DeliveryState, Reason
-from hookline.rules.claim.division import Division
 from hookline.store import Page, Store
 from hookline.store.postgres import PostgresStore
 from hookline.store.postgres import claim as claiming
@@ -33,14 +31,10 @@ READ = "SELECT pg_stat_get_xact_tuples_returned('hookline.wake_at'::regclass)"
 async def tokens_read(scene: Scene, *, jobs: int) -> int:
     """Return the number of index entries that one claim reads, dead ones included."""
     store = engine_of(scene)
-
-    def divide(now: datetime) -> Division:
-        return Division(now=now, want=10, budgets=SlotBudgets(lane_limit=10), policy=store._db.options.circuit)
-
     async with store._db.indexed() as connection, connection.transaction():
         # includes reads that earlier transactions of the session have not reported yet
         before: int = await connection.fetchval(READ)
-        batch = await store._claim._claim(connection, 10, divide)
+        batch = await store._claim._claim(connection, 10, SlotBudgets(lane_limit=10))
         assert len(batch.jobs if batch else []) == jobs
         after: int = await connection.fetchval(READ)
     return after - before
