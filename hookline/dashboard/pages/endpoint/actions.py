@@ -149,8 +149,8 @@ async def rotate(context: PageContext, form: Form) -> Page:
         return _already_rotated(context, found)
     if overlap == "0" and not form.flag("sure"):
         return _confirm_rotation(context, found)
-    until = timedelta(seconds=int(overlap))
-    changed = await endpoints.rotate_secret(context.deps, context.caller, ref(context), overlap=until)
+    length = timedelta(seconds=int(overlap))
+    changed = await endpoints.rotate_secret(context.deps, context.caller, ref(context), overlap=length)
     old = f"The old secret also signs {OVERLAPS[overlap]}." if overlap != "0" else "The old secret is no longer used."
     return _secret_page(context, changed, f"The new secret signs from now on. {old}")
 
