@@ -25,9 +25,8 @@ Cell = str | int | None
 
 def lines(rows: Iterable[Sequence[Cell]]) -> bytes:
     made = io.StringIO()
-    csv.writer(made, quoting=csv.QUOTE_ALL, lineterminator="\r\n").writerows(
-        [cell(each) for each in row] for row in rows
-    )
+    cells = ([cell(each) for each in row] for row in rows)
+    csv.writer(made, quoting=csv.QUOTE_ALL, lineterminator="\r\n").writerows(cells)
     return made.getvalue().encode()
 
 

@@ -159,17 +159,12 @@ def table(caption: str, columns: Sequence[str], rows: Sequence[Sequence[Child]])
     every = -(-len(rows) // MAX_ROWS) or 1
     note = f" (one in {every} of the values)" if every > 1 else ""
     head = tag("tr", *(tag("th", name, scope="col") for name in columns))
-    body = (
-        tag("tr", tag("th", first, scope="row"), *(tag("td", cell) for cell in rest))
-        for first, *rest in list(reversed(rows))[::every]
-    )
+    shown = list(reversed(rows))[::every]
+    body = (tag("tr", tag("th", first, scope="row"), *(tag("td", cell) for cell in rest)) for first, *rest in shown)
     inner = tag("table", tag("caption", f"{caption}{note}", class_="unseen"), tag("thead", head), tag("tbody", *body))
-    return tag(
-        "details",
-        tag("summary", "Data", aria_label=f"{caption}: as a table"),
-        tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label=f"{caption}: values"),
-        class_="data",
-    )
+    summary = tag("summary", "Data", aria_label=f"{caption}: as a table")
+    scrolled = tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label=f"{caption}: values")
+    return tag("details", summary, scrolled, class_="data")
 
 
 def instant(at: datetime) -> Safe:

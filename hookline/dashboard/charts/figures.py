@@ -60,15 +60,11 @@ def areas(label: str, curves: Sequence[Curve], times: Sequence[datetime]) -> Saf
     at, edges = drawing.places(times), _stacked(curves)
     axis = _axis(edges)
     # Each area reaches down to the bottom. The highest is drawn first, and the lower ones cover it.
-    drawn = [
-        tag(
-            "g",
-            tag("path", d=drawing.area(edge, at, axis[-1], HEIGHT), class_="area"),
-            tag("path", d=drawing.edge(edge, at, axis[-1], HEIGHT), class_="edge"),
-            class_=f"shade-{curve.shade}",
-        )
-        for curve, edge in zip(reversed(curves), reversed(edges), strict=True)
-    ]
+    drawn = []
+    for curve, edge in zip(reversed(curves), reversed(edges), strict=True):
+        area = tag("path", d=drawing.area(edge, at, axis[-1], HEIGHT), class_="area")
+        line = tag("path", d=drawing.edge(edge, at, axis[-1], HEIGHT), class_="edge")
+        drawn.append(tag("g", area, line, class_=f"shade-{curve.shade}"))
     return _figure(label, curves, times, axis, drawn)
 
 
@@ -173,11 +169,8 @@ def bars(label: str, found: Sequence[Bar]) -> Safe:
         name = tag("a", bar.name, href=bar.href) if bar.href is not None else bar.name
         width = drawing.percent(max(0.0, bar.value) / highest)
         drawn = tag("rect", width=width, height="100%", rx="2", class_=f"shade-{bar.shade}")
-        cells = (
-            tag("th", name, scope="row"),
-            tag("td", tag("svg", drawn, width="100%", height="10", aria_hidden="true")),
-            tag("td", bar.words, class_="num"),
-        )
+        picture = tag("svg", drawn, width="100%", height="10", aria_hidden="true")
+        cells = (tag("th", name, scope="row"), tag("td", picture), tag("td", bar.words, class_="num"))
         rows.append(tag("tr", *cells, data_key=bar.href or bar.name))
     body = tag("table", tag("caption", label, class_="unseen"), tag("tbody", *rows))
     nothing = tag("p", "Nothing to show yet.", class_="quiet")
@@ -211,28 +204,23 @@ def band(label: str, stretches: Sequence[Stretch], since: datetime, until: datet
 def waterfall(label: str, rows: Sequence[Row], since: datetime, until: datetime) -> Safe:
     """Draw several time lines on one scale, such as attempts with their phases."""
     height = PITCH * len(rows)
-    inner: list[Safe] = []
+    inner = list(_elapsed(since, until, height))
     for number, row in enumerate(rows):
         top = PITCH * number + (PITCH - LINE) // 2
         inner.append(tag("rect", y=str(top), width="100%", height=str(LINE), class_="ground"))
         inner += [_stretch(each, since, until, top, row.name) for each in row.stretches]
     names = (tag("text", row.name, x="0", y=str(PITCH * number + PITCH // 2 + 4)) for number, row in enumerate(rows))
-    drawn = drawing.plot(
-        label, *_elapsed(since, until, height), *inner, height=height + drawing.BELOW, data_stretches="length"
-    )
+    drawn = drawing.plot(label, *inner, height=height + drawing.BELOW, data_stretches="length")
     axis = tag("svg", *names, height=str(height + drawing.BELOW), class_="names", aria_hidden="true")
+    axes = tag("div", axis, drawn, class_="axes named")
     keys = {each.shade: drawing.key(each.shade, each.words) for row in rows for each in row.stretches}
-    table = [
+    cells = [
         [row.name, each.words, scales.length((each.since - since).total_seconds()), _took(each)]
         for row in rows
         for each in row.stretches
     ]
-    return drawing.figure(
-        label,
-        keys.values(),
-        tag("div", axis, drawn, class_="axes named"),
-        drawing.table(label, ["Of", "What", "After", "Took"], table),
-    )
+    table = drawing.table(label, ["Of", "What", "After", "Took"], cells)
+    return drawing.figure(label, keys.values(), axes, table)
 
 
 def _elapsed(since: datetime, until: datetime, height: int) -> Iterable[Safe]:

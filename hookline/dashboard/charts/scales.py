@@ -91,10 +91,8 @@ def instants(since: datetime, until: datetime) -> tuple[list[datetime], int]:
     span = max(1.0, (until - since).total_seconds())
     step = next((each for each in _LONG if span / each <= MAX_TICKS - 1), _LONG[-1])
     first = ceil(since.timestamp() / step)
-    last = floor(until.timestamp() / step)
-    return [
-        datetime.fromtimestamp(each * step, UTC) for each in range(first, min(last, first + MAX_TICKS - 1) + 1)
-    ], step
+    last = min(floor(until.timestamp() / step), first + MAX_TICKS - 1)
+    return [datetime.fromtimestamp(each * step, UTC) for each in range(first, last + 1)], step
 
 
 def lengths(span: timedelta) -> list[timedelta]:
