@@ -46,13 +46,10 @@ def routes(services: WebContext) -> list[BaseRoute]:
     ]
     served: list[View | Action] = [*sorted(pages.VIEWS, key=_most_specific_first), *pages.ACTIONS]
     for prefix, portal in (("", False), (PORTAL, True)):
-        made += [
-            Route(
-                (prefix + each.path).rstrip("/") or "/", dashboard.handler(each, portal=portal), methods=[each.method]
-            )
-            for each in served
-            if each.portal or not portal
-        ]
+        for each in served:
+            if each.portal or not portal:
+                path = (prefix + each.path).rstrip("/") or "/"
+                made.append(Route(path, dashboard.handler(each, portal=portal), methods=[each.method]))
     return made
 
 
@@ -77,9 +74,8 @@ class Dashboard:
             except HooklineError as error:
                 return self._signed_out_answer(request, error, portal=portal)
             try:
-                answer = await (
-                    self._run(context, served, raw) if isinstance(served, Action) else self._show(context, served)
-                )
+                reply = self._run(context, served, raw) if isinstance(served, Action) else self._show(context, served)
+                answer = await reply
             except HooklineError as error:
                 answer = await self._error_page(context, error)
             return self._with_security_headers(context, answer)

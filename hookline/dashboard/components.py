@@ -154,14 +154,10 @@ def table(
         for heading, cell in filter(None, columns)
     ]
     head = tag("tr", *(tag("th", heading, scope="col", class_=kind) for heading, _, kind, _ in shown))
-    lines = [
-        tag(
-            "tr",
-            *(tag("td", cell(each), data_label=label, class_=kind) for _, label, kind, cell in shown),
-            data_key=None if key is None else key(each),
-        )
-        for each in found
-    ]
+    lines = []
+    for each in found:
+        cells = [tag("td", cell(each), data_label=label, class_=kind) for _, label, kind, cell in shown]
+        lines.append(tag("tr", *cells, data_key=None if key is None else key(each)))
     inner = join(tag("caption", caption, class_="unseen"), tag("thead", head), tag("tbody", *lines))
     return tag("div", tag("table", inner), class_="table")
 
@@ -295,14 +291,10 @@ def field(
     if error:
         given["aria_invalid"] = "true"
     inner = tag("textarea", value, **given) if type_ == "textarea" else tag("input", type=type_, value=value, **given)
-    return tag(
-        "div",
-        tag("label", words, for_=f"field-{name}"),
-        inner,
-        tag("p", hint, id=f"{name}-hint", class_="quiet") if hint else None,
-        tag("p", f"✕ {error}", id=f"{name}-error", class_="state dead", role="alert") if error else None,
-        class_="field",
-    )
+    label = tag("label", words, for_=f"field-{name}")
+    note = tag("p", hint, id=f"{name}-hint", class_="quiet") if hint else None
+    problem = tag("p", f"✕ {error}", id=f"{name}-error", class_="state dead", role="alert") if error else None
+    return tag("div", label, inner, note, problem, class_="field")
 
 
 def fault(words: str) -> Safe:
@@ -312,12 +304,8 @@ def fault(words: str) -> Safe:
 
 def choice(name: str, words: str, options: Iterable[tuple[str, str]], value: str = "") -> Safe:
     """Return a drop-down list. Each option has a value and a text."""
-    return tag(
-        "div",
-        tag("label", words, for_=f"field-{name}"),
-        select(name, options, value),
-        class_="field",
-    )
+    label = tag("label", words, for_=f"field-{name}")
+    return tag("div", label, select(name, options, value), class_="field")
 
 
 def select(name: str, options: Iterable[tuple[str, str]], value: str = "") -> Safe:

@@ -52,40 +52,31 @@ def document(
     now: datetime | None = None,
 ) -> Safe:
     """Return the whole HTML document, also for pages without a session. Scripts compute ages from `now`."""
-    return page(
-        tag(
-            "html",
-            tag(
-                "head",
-                tag("meta", charset="utf-8"),
-                tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-                tag("meta", name="color-scheme", content="light dark"),
-                tag("script", src=url("early.js")),
-                tag("title", f"{title} · {brand}"),
-                tag("link", rel="icon", href=url("icon.svg"), type="image/svg+xml"),
-                tag("link", rel="stylesheet", href=url("style.css")),
-                tag("link", rel="stylesheet", href="/portal/brand.css") if portal else None,
-                tag("script", src=url("main.js"), type="module"),
-            ),
-            tag("body", *body, data_live=live, data_now=None if now is None else now.isoformat()),
-            lang="en",
-        )
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("script", src=url("early.js")),
+        tag("title", f"{title} · {brand}"),
+        tag("link", rel="icon", href=url("icon.svg"), type="image/svg+xml"),
+        tag("link", rel="stylesheet", href=url("style.css")),
+        tag("link", rel="stylesheet", href="/portal/brand.css") if portal else None,
+        tag("script", src=url("main.js"), type="module"),
     )
+    content = tag("body", *body, data_live=live, data_now=None if now is None else now.isoformat())
+    return page(tag("html", head, content, lang="en"))
 
 
 def framed(context: PageContext, shown: Page, apps: Sequence[Application], notice: str | None) -> Safe:
     title = tag("div", tag("h1", shown.title), shown.aside, class_="title")
     said = None if notice is None else tag("p", notice, class_="notice delivered", role="status")
+    main = tag("main", said, title, *shown.body, id="content", tabindex="-1")
     return document(
         shown.title,
         tag("a", "Skip to content", href="#content", class_="skip"),
         _rail(context, shown),
-        tag(
-            "div",
-            _top(context, apps),
-            tag("main", said, title, *shown.body, id="content", tabindex="-1"),
-            class_="page",
-        ),
+        tag("div", _top(context, apps), main, class_="page"),
         brand=context.services.pages.brand.name if context.viewer.portal else "Hookline",
         portal=context.viewer.portal,
         live=shown.update_interval(context) is not None,
@@ -95,22 +86,14 @@ def framed(context: PageContext, shown: Page, apps: Sequence[Application], notic
 
 def _rail(context: PageContext, shown: Page) -> Safe:
     current = _current(context) if shown.rail is None else shown.rail
-    links = (
-        tag(
-            "li",
-            tag(
-                "a",
-                icon(entry.key),
-                tag("span", entry.words),
-                href=context.link(entry.path),
-                aria_current="page" if entry.key == current else None,
-                data_go=entry.letter,
-            ),
-        )
-        for entry in RAIL
-        if _may_open(context, entry)
-    )
+    links = (tag("li", _rail_link(context, entry, current)) for entry in RAIL if _may_open(context, entry))
     return tag("nav", _brand(context), tag("ul", *links), class_="rail", aria_label="Main")
+
+
+def _rail_link(context: PageContext, entry: Entry, current: str) -> Safe:
+    href, here = context.link(entry.path), "page" if entry.key == current else None
+    words = tag("span", entry.words)
+    return tag("a", icon(entry.key), words, href=href, aria_current=here, data_go=entry.letter)
 
 
 def _current(context: PageContext) -> str:
@@ -192,16 +175,10 @@ def _typed_switch(context: PageContext, apps: Sequence[Application]) -> Safe:
 
 
 def _range(context: PageContext) -> Safe:
-    links = (
-        tag(
-            "a",
-            each.name,
-            href=context.here(range=each.name),
-            title=each.words,
-            aria_current="true" if each == context.range else None,
-        )
-        for each in RANGES.values()
-    )
+    links = []
+    for each in RANGES.values():
+        current = "true" if each == context.range else None
+        links.append(tag("a", each.name, href=context.here(range=each.name), title=each.words, aria_current=current))
     return tag("nav", *links, class_="range", aria_label="Time range")
 
 

@@ -75,11 +75,9 @@ class Streams:
         limits = {ALL: MAX_STREAMS, **holders}
         if any(self._open[holder] >= limit for holder, limit in limits.items()):
             raise Refused(429, "too many pages are open", retry_after=30)
-        return StreamingResponse(
-            self._events(tuple(limits), read, every),
-            media_type=MEDIA,
-            headers={"cache-control": "no-store", "x-accel-buffering": "no", "vary": "accept"},
-        )
+        events = self._events(tuple(limits), read, every)
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no", "vary": "accept"}
+        return StreamingResponse(events, media_type=MEDIA, headers=headers)
 
     async def _events(self, holders: Sequence[Hashable], read: Read, every: float) -> AsyncIterator[bytes]:
         with self._counted(holders):
@@ -94,10 +92,9 @@ class Streams:
                 ageless = {name: _AGE.sub(r"\1", html) for name, html in found.items()}
                 changed = {name: str(html) for name, html in found.items() if shown.get(name) != ageless[name]}
                 shown = ageless
+                parts = b"event: parts\ndata: " + msgspec.json.encode(changed) + b"\n\n"
                 # A comment is sent even if nothing changed: writing it shows whether the browser is still connected.
-                yield (
-                    b"event: parts\ndata: " + msgspec.json.encode(changed) + b"\n\n" if changed else b": still here\n\n"
-                )
+                yield parts if changed else b": still here\n\n"
                 if await self._stopping(every):
                     return
 
