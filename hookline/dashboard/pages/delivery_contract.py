@@ -13,7 +13,7 @@ from hookline.model.endpoints import Endpoint, OnDeath, Ordering, Scheme
 from hookline.model.policy import RetryPolicy
 from hookline.rules.checks.text import lasting
 from hookline.signing import PRIVATE_PREFIX
-from hookline.web.html import Child, Safe, join, tag
+from hookline.web.html import Safe, join, tag
 
 _TEXT_SCHEMES = (Scheme.HEX, Scheme.STRIPE, Scheme.GITHUB)
 
@@ -30,25 +30,21 @@ def rules(context: PageContext, found: Endpoint | None = None) -> Safe:
     services = context.services
     seconds = lasting(services.request_timeout)
     id_header = "svix-id" if found is not None and found.scheme == Scheme.SVIX else "webhook-id"
-    contract: dict[str, Child] = {
+    contract = {
         "Answer 2xx": f"Within {seconds}, once you have stored the event. Do slow work afterwards. Any other answer is a "
         "failure.",
-        "A stable id": components.with_code(
-            f"Each event has one id (`{id_header}`), the same on every attempt and duplicate."
-        ),
+        "A stable id": f"Each event has one id (`{id_header}`), the same on every attempt and duplicate.",
         "Duplicates": "An event may arrive more than once. Store the ids that you have handled, and answer 2xx to "
         "duplicates.",
         "Order": _order(found),
         "Retries": _retries(found, services.retry),
-        "Permanent failures": components.with_code(
-            "A 4xx answer (other than 408, 425 and 429) is not retried: the event becomes a dead letter at once and can "
-            "be replayed. A 410 also disables the endpoint. The header `Retry-After` is respected."
-        ),
+        "Permanent failures": "A 4xx answer (other than 408, 425 and 429) is not retried: the event becomes a dead letter "
+        "at once and can be replayed. A 410 also disables the endpoint. The header `Retry-After` is respected.",
         "Redirects": "Redirects are not followed. Use the URL that answers itself.",
         "Signature": "Verify the signature over the raw bytes of the body, before you parse it. Answer 401 if it does not "
         "match.",
     }
-    return components.fields(contract.items())
+    return components.fields((name, components.with_code(words)) for name, words in contract.items())
 
 
 def _order(found: Endpoint | None) -> str:
@@ -86,10 +82,9 @@ def section(context: PageContext, found: Endpoint, key: str | None = None) -> Sa
     ]
     hint = components.quiet("Reveal the secret above to see these snippets with the secret filled in.")
     where = hint if key is None and context.may_change else None
-    return join(
-        components.section("Verify requests", _weakness(found), where, *blocks, id_="verify"),
-        tag("details", tag("summary", "The delivery contract"), rules(context, found), open=context.viewer.portal),
-    )
+    summary = tag("summary", "The delivery contract")
+    contract = tag("details", summary, rules(context, found), open=context.viewer.portal)
+    return join(components.section("Verify requests", _weakness(found), where, *blocks, id_="verify"), contract)
 
 
 def _weakness(found: Endpoint) -> Safe | None:

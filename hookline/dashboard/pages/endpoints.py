@@ -46,12 +46,11 @@ class EndpointsHealth(Struct, frozen=True, kw_only=True):
 
 
 async def read(context: PageContext, app_no: int | None) -> EndpointsHealth:
-    unhealthy = await context.store.history.unhealthy_lanes(
-        MAX_UNHEALTHY, org_id=context.org_id, app_no=app_no, counted=MAX_LISTED
-    )
+    history, org_id = context.store.history, context.org_id
+    unhealthy = await history.unhealthy_lanes(MAX_UNHEALTHY, org_id=org_id, app_no=app_no, counted=MAX_LISTED)
     views = [each.view for each in unhealthy if not condition(each.view.lane, context.now).well]
     return EndpointsHealth(
-        backlog=await context.store.history.backlog(context.org_id, app_no),
+        backlog=await history.backlog(org_id, app_no),
         unhealthy=sorted(views, key=lambda view: endpoint_health.sickest(view, context.now)),
         more=len(unhealthy) == MAX_UNHEALTHY,
         dead={each.view.endpoint_id: each.dead for each in unhealthy if each.dead},
@@ -123,9 +122,8 @@ async def _listed(context: PageContext, health: EndpointsHealth) -> tuple[list[L
     after = context.param("after")
     first = _in_state(context, health.unhealthy, state) if text is None and after is None else []
     page = Rows(limit=SHOWN - len(first), iterator=after)
-    found = await context.store.history.lane_page(
-        context.org_id, context.app_no, page, url=(text or "").lower(), state=state
-    )
+    url = (text or "").lower()
+    found = await context.store.history.lane_page(context.org_id, context.app_no, page, url=url, state=state)
     following = found[-1].endpoint_id if len(found) == page.limit else None
     known = {view.endpoint_id for view in first}
     return _in_state(context, [*first, *(view for view in found if view.endpoint_id not in known)], state), following

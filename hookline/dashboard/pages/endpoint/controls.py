@@ -36,14 +36,13 @@ def bar(
     """Return the buttons for frequent actions. `pause_or_disable` has the others."""
     if not context.may_change:
         return None
+    pause = components.button(context, context.link(path(found, "/pause")), "Pause")
     return components.actions(
         fix_button(context, found.id, health),
         _replay(context, found, health, dead) if dead.dead and health.name != "disabled" else None,
         components.link_button(context.link(path(found, "/recover")), "Recover since…"),
         components.link_button(context.link(path(found, "/replay-missing")), "Replay missing…"),
-        components.button(context, context.link(path(found, "/pause")), "Pause")
-        if health.name not in ("paused", "disabled")
-        else None,
+        pause if health.name not in ("paused", "disabled") else None,
         _test(context, found, event_types),
     )
 

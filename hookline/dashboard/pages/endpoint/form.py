@@ -145,9 +145,8 @@ async def edit(context: PageContext, form: Form) -> Done | Page:
         if form.text("revision") != str(current.revision):
             words = "Somebody else changed the endpoint. Your values are still in the form. Save again to overwrite that change."
             raise Conflict(words)
-        return EndpointChange(
-            **{name: value for name, value in _values(form).items() if value != getattr(current, name)}
-        )
+        changes = {name: value for name, value in _values(form).items() if value != getattr(current, name)}
+        return EndpointChange(**changes)
 
     try:
         changed = await endpoints.change(context.deps, context.caller, ref(context), decide)
@@ -205,6 +204,8 @@ def _types(form: Form, known: Sequence[str], error: str | None) -> Safe:
         tag("label", tag("input", type="checkbox", name="types", value=name, checked=name in checked), " ", name)
         for name in listed
     )
+    nothing = tag("p", "The catalogue has no event types yet.", class_="quiet")
+    choices = tag("div", *boxes, class_="choices") if listed else nothing
     hint = f"The catalogue has more than these {MAX_TYPES} event types. Type others, separated by spaces."
     others = components.field("more_types", "Others", hint=hint) if more else None
     return tag(
@@ -212,14 +213,7 @@ def _types(form: Form, known: Sequence[str], error: str | None) -> Safe:
         tag("legend", "Event types"),
         tag("label", tag("input", type="radio", name="filter", value="all", checked=not chosen), " All"),
         tag("label", tag("input", type="radio", name="filter", value="chosen", checked=chosen), " Only these:"),
-        tag(
-            "div",
-            tag("div", *boxes, class_="choices")
-            if listed
-            else tag("p", "The catalogue has no event types yet.", class_="quiet"),
-            others,
-            class_="only",
-        ),
+        tag("div", choices, others, class_="only"),
         tag("p", f"✕ {error}", class_="state dead", role="alert") if error else None,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from hookline.dashboard import components, forms
 from hookline.dashboard.page import Done, Form, Page, get, post
@@ -44,32 +44,28 @@ def _current(found: Endpoint) -> Safe:
     if not found.headers:
         return tag("p", "The endpoint has no custom headers.", class_="quiet")
     hidden = tag("span", "not shown", class_="quiet")
+
+    def remove(name: str) -> Safe:
+        return tag("label", tag("input", type="checkbox", name="remove", value=name), f" Remove {name}")
+
     return components.table(
         found.headers,
         (
             ("Name", lambda name: tag("code", name)),
             ("Value", lambda name: hidden if is_sensitive(name) else tag("code", found.headers[name])),
-            (
-                "",
-                lambda name: tag("label", tag("input", type="checkbox", name="remove", value=name), f" Remove {name}"),
-            ),
+            ("", remove),
         ),
         caption="Headers",
         key=str,
     )
 
 
-def _lines(typed: Sequence[Line]) -> list[Safe]:
+def _lines(typed: Sequence[Line]) -> Iterator[Safe]:
     lines = [*typed, *[("", "")] * max(1, BLANK - len(typed))]
-    return [
-        tag(
-            "div",
-            components.field(f"name_{at}", "Name", name, autocomplete="off"),
-            components.field(f"value_{at}", "Value", value, autocomplete="off"),
-            class_="pair",
-        )
-        for at, (name, value) in enumerate(lines)
-    ]
+    for at, (name, value) in enumerate(lines):
+        name_field = components.field(f"name_{at}", "Name", name, autocomplete="off")
+        value_field = components.field(f"value_{at}", "Value", value, autocomplete="off")
+        yield tag("div", name_field, value_field, class_="pair")
 
 
 @post("/endpoints/{endpoint_id}/headers", portal=True)

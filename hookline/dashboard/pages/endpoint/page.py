@@ -93,6 +93,8 @@ async def _read(context: PageContext) -> EndpointData:
     if view is None:
         raise NoSuch("endpoint", found.id)
     page = Rows(limit=ATTEMPTS, iterator=context.param("after"))
+    where = DeadFilter(org_id=context.org_id, app_no=found.app_no, endpoint_no=found.no)
+    types = Rows(limit=controls.MAX_TYPES + 1)
     attempts = await store.history.endpoint_attempts(found.no, _attempt_filter(context), page, content=False)
     return EndpointData(
         endpoint=found,
@@ -103,12 +105,8 @@ async def _read(context: PageContext) -> EndpointData:
         events=await store.history.lane_events(found.no, EVENTS),
         attempts=attempts,
         probes=[each for each in [*await _failed(context, found), *attempts.rows] if each.probe],
-        dead=await store.repair.dead_summary(
-            DeadFilter(org_id=context.org_id, app_no=found.app_no, endpoint_no=found.no)
-        ),
-        event_types=await store.catalogue.event_types(
-            context.org_id, Rows(limit=controls.MAX_TYPES + 1), archived=False
-        ),
+        dead=await store.repair.dead_summary(where),
+        event_types=await store.catalogue.event_types(context.org_id, types, archived=False),
     )
 
 
@@ -171,15 +169,14 @@ def _waiting(view: LaneView) -> str:
 
 def _numbers(context: PageContext, data: EndpointData) -> Safe:
     found = condition(data.view.lane, context.now)
+    shade, waiting = ("held", "held") if found.held else ("pending", "waiting")
     dead = components.at_least(data.dead.dead, data.dead.more)
     letters = context.link("/dead-letters", endpoint=data.endpoint.id)
     failed = context.here(attempts="failed", after=None)
     return components.numbers(
         endpoints.success(context, data.activity),
         components.number("scheduled", f"{data.activity.failed:,}", "attempts failed", href=failed),
-        components.number(
-            "held" if found.held else "pending", endpoint_health.depth(data.view), "held" if found.held else "waiting"
-        ),
+        components.number(shade, endpoint_health.depth(data.view), waiting),
         components.number("delivering", f"{data.in_flight:,}", "in flight"),
         components.number("dead", dead, "dead letters", href=letters),
     )
@@ -219,22 +216,18 @@ def _lane(context: PageContext, data: EndpointData) -> Safe:
     lane, view = data.view.lane, data.view
     starts = next_start(lane, now=context.now, policy=context.services.circuit)
     later = starts if view.depth and starts is not None and starts > context.now else None
-    return components.section(
-        "Lane",
-        components.fields(
-            [
-                ("State", endpoints.state(context, condition(lane, context.now))),
-                ("Waiting", endpoint_health.depth(view)),
-                ("Oldest due", None if view.oldest_due is None else components.ago(view.oldest_due, context.now)),
-                ("In flight", f"{data.in_flight:,}"),
-                ("Limits", ", ".join(endpoint_health.limits(lane)) or "none"),
-                ("Next start", None if later is None else components.ago(later, context.now)),
-                ("Failures in a row", f"{lane.failures:,}" if lane.failures else None),
-                ("Failing since", None if lane.failing_since is None else components.clock(lane.failing_since)),
-                ("Last error", view.last_error),
-            ]
-        ),
-    )
+    rows: list[tuple[str, Child]] = [
+        ("State", endpoints.state(context, condition(lane, context.now))),
+        ("Waiting", endpoint_health.depth(view)),
+        ("Oldest due", None if view.oldest_due is None else components.ago(view.oldest_due, context.now)),
+        ("In flight", f"{data.in_flight:,}"),
+        ("Limits", ", ".join(endpoint_health.limits(lane)) or "none"),
+        ("Next start", None if later is None else components.ago(later, context.now)),
+        ("Failures in a row", f"{lane.failures:,}" if lane.failures else None),
+        ("Failing since", None if lane.failing_since is None else components.clock(lane.failing_since)),
+        ("Last error", view.last_error),
+    ]
+    return components.section("Lane", components.fields(rows))
 
 
 # ── attempts ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -262,6 +255,9 @@ def _no_attempts(found: Endpoint, chosen: str | None) -> Safe:
 
 
 def _attempt_table(context: PageContext, found: Sequence[Attempt]) -> Safe:
+    def message(each: Attempt) -> Safe:
+        return components.ident(each.message_id, href=context.link(f"/messages/{each.message_id}"))
+
     return components.table(
         found,
         (
@@ -270,10 +266,7 @@ def _attempt_table(context: PageContext, found: Sequence[Attempt]) -> Safe:
             ("Response", _response),
             ("Duration", lambda each: lasting(each.timing.total / 1_000_000)),
             ("Event type", lambda each: each.event_type),
-            (
-                "Message",
-                lambda each: components.ident(each.message_id, href=context.link(f"/messages/{each.message_id}")),
-            ),
+            ("Message", message),
         ),
         caption="Attempts, newest first",
         key=lambda each: each.id,
@@ -283,10 +276,9 @@ def _attempt_table(context: PageContext, found: Sequence[Attempt]) -> Safe:
 
 def _outcome(found: Attempt) -> Safe:
     notes = [word for word, applies in (("probe", found.probe), ("manual", bool(found.trigger))) if applies]
-    return join(
-        components.state(OUTCOMES[found.outcome], "failed" if found.outcome == "retry" else found.outcome),
-        tag("span", f" {', '.join(notes)}", class_="quiet") if notes else None,
-    )
+    words = "failed" if found.outcome == "retry" else found.outcome
+    how = tag("span", f" {', '.join(notes)}", class_="quiet") if notes else None
+    return join(components.state(OUTCOMES[found.outcome], words), how)
 
 
 def _response(found: Attempt) -> Safe:

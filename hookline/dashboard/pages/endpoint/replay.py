@@ -99,14 +99,10 @@ def _confirm(context: PageContext, kind: ReplayKind, found: Endpoint, since: dat
     many = components.count(total, kind.noun)
     held = " They are held until the endpoint is resumed." if found.status == EndpointStatus.PAUSED else ""
     to, kept = context.link(path(found, kind.subpath)), {"since": since.isoformat()}
-    return tag(
-        "div",
-        components.verdict("pending", f"This sends {many} to 1 endpoint, since ", components.clock(since), f".{held}"),
-        components.actions(
-            components.button(context, to, f"Replay {many}", kind="main", hidden=kept),
-            components.link_button(context.link(path(found)), "Cancel"),
-        ),
-    )
+    words = (f"This sends {many} to 1 endpoint, since ", components.clock(since), f".{held}")
+    replay = components.button(context, to, f"Replay {many}", kind="main", hidden=kept)
+    cancel = components.link_button(context.link(path(found)), "Cancel")
+    return tag("div", components.verdict("pending", *words), components.actions(replay, cancel))
 
 
 def _start_times(context: PageContext, events: Sequence[LaneEvent], since: datetime | None, error: str | None) -> Safe:
