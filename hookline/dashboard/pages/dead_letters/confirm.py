@@ -228,10 +228,8 @@ def _getter(form: Form) -> Get:
 
 def _done(context: PageContext, selection: Selection, made: dead_letters.Done, verb: str, why_not: str) -> Done:
     unchanged = f"; {made.left:,} not changed: {why_not}" if made.left else ""
-    return Done(
-        to=context.link("/dead-letters", **selection.filters.typed),
-        notice=f"{verb} {components.count(made.done, 'dead letter')}{unchanged}.",
-    )
+    notice = f"{verb} {components.count(made.done, 'dead letter')}{unchanged}."
+    return Done(to=context.link("/dead-letters", **selection.filters.typed), notice=notice)
 
 
 @post("/dead-letters/{dead_letter_id}/replay", portal=True)

@@ -105,9 +105,8 @@ def _json_more(after: str) -> bytes:
     return msgspec.json.encode({"more": True, "after": after}) + b"\n"
 
 
+_CSV_HEAD = BOM.encode() + csv.lines([list(_COLUMNS)])
 _FORMATS = {
-    "csv": _Format(
-        media="text/csv; charset=utf-8", head=BOM.encode() + csv.lines([list(_COLUMNS)]), lines=_csv, more=_csv_more
-    ),
+    "csv": _Format(media="text/csv; charset=utf-8", head=_CSV_HEAD, lines=_csv, more=_csv_more),
     "jsonl": _Format(media="application/x-ndjson", head=b"", lines=_json, more=_json_more),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from starlette.responses import RedirectResponse, Response
 
@@ -42,13 +43,12 @@ async def show(context: PageContext) -> Page:
         _numbers(context, filters, summary) if summary.groups else None,
         _groups(context, filters, summary) if summary.groups else None,
     )
+    state = None if filters.state == "dead" else filters.state
     return Page(
         title="Dead letters",
         body=[
             top,
-            components.filter_tabs(
-                context, "State", "state", _STATES, None if filters.state == "dead" else filters.state
-            ),
+            components.filter_tabs(context, "State", "state", _STATES, state),
             _filters(context, filters, summary.groups),
             await _listing(context, filters, summary),
         ],
@@ -121,10 +121,8 @@ def _groups(context: PageContext, filters: FilterInput, summary: DeadSummary) ->
         return figures.Bar(name=name, value=number, words=f"{number:,}", shade=_shade(filters), href=href)
 
     reasons = [bar(reason.value, number, reason=reason.value) for reason, number in summary.by_reason()]
-    endpoints = [
-        bar(_short_url(group.endpoint_url), number, endpoint=group.endpoint_id)
-        for group, number in summary.by_endpoint()[:MAX_GROUPS]
-    ]
+    worst = summary.by_endpoint()[:MAX_GROUPS]
+    endpoints = [bar(_short_url(group.endpoint_url), number, endpoint=group.endpoint_id) for group, number in worst]
     return components.columns(figures.bars("By reason", reasons), figures.bars("By endpoint", endpoints))
 
 
@@ -174,20 +172,16 @@ async def _listing(context: PageContext, filters: FilterInput, summary: DeadSumm
     names = await context.names(letter.app_id for letter in letters)
     following = death(letters[-1].died_at, letters[-1].id) if len(letters) == SHOWN else None
     table = context.live("letters", _table(context, filters, letters, names) if letters else _empty(context, filters))
+    export = _export_links(context, filters) if letters else None
+    replay_one = selection_bar = None
+    if context.may_change:
+        replay_one = components.form(context, context.link("/dead-letters"), id=_ONE)
+        selection_bar = _selection_bar(context, filters)
     kept = {} if context.viewer.portal else context.kept
-    return join(
-        components.form(context, context.link("/dead-letters"), id=_ONE) if context.may_change else None,
-        tag(
-            "form",
-            components.hidden_fields({**kept, **filters.typed}.items()),
-            table,
-            _selection_bar(context, filters) if context.may_change else None,
-            method="get",
-            action=context.link("/dead-letters/replay", app=None, range=None),
-        ),
-        components.more(context, following),
-        _export_links(context, filters) if letters else None,
-    )
+    hidden = components.hidden_fields({**kept, **filters.typed}.items())
+    replay = context.link("/dead-letters/replay", app=None, range=None)
+    selection = tag("form", hidden, table, selection_bar, method="get", action=replay)
+    return join(replay_one, selection, components.more(context, following), export)
 
 
 def _empty(context: PageContext, filters: FilterInput) -> Safe:
@@ -227,6 +221,7 @@ def _table(context: PageContext, filters: FilterInput, letters: Sequence[DeadLet
     def endpoint(letter: DeadLetter) -> Safe:
         return components.ident(letter.endpoint_url, href=context.link(f"/endpoints/{letter.endpoint_id}"))
 
+    buttons = (components.actions_heading(), partial(_buttons, context, filters))
     return components.table(
         letters,
         (
@@ -236,9 +231,7 @@ def _table(context: PageContext, filters: FilterInput, letters: Sequence[DeadLet
             ("Endpoint", endpoint),
             ("Application", application) if context.app is None else None,
             ("Why", _why),
-            (components.actions_heading(), lambda letter: _buttons(context, filters, letter))
-            if context.may_change
-            else None,
+            buttons if context.may_change else None,
         ),
         caption="Dead letters, newest first",
         key=lambda letter: shown_id(letter.id),
@@ -269,14 +262,8 @@ def _why(letter: DeadLetter) -> Safe:
 def _buttons(context: PageContext, filters: FilterInput, letter: DeadLetter) -> Safe:
     name = shown_id(letter.id)
     back = {**filters.typed, "after": context.param("after")}
-    replay = tag(
-        "button",
-        "Replay",
-        class_="button",
-        form=_ONE,
-        formaction=context.link(f"/dead-letters/{name}/replay", **back),
-        aria_label=f"Replay {name}",
-    )
+    path, label = context.link(f"/dead-letters/{name}/replay", **back), f"Replay {name}"
+    replay = tag("button", "Replay", class_="button", form=_ONE, formaction=path, aria_label=label)
     href = context.link("/dead-letters/resolve", id=name, **filters.typed)
     resolve = components.link_button(href, "Resolve", aria_label=f"Resolve {name}")
     return tag("div", replay, resolve if letter.resolved_at is None else None, class_="actions")
