@@ -91,9 +91,9 @@ def _rail(context: PageContext, shown: Page) -> Safe:
 
 
 def _rail_link(context: PageContext, entry: Entry, current: str) -> Safe:
-    href, here = context.link(entry.path), "page" if entry.key == current else None
-    words = tag("span", entry.words)
-    return tag("a", icon(entry.key), words, href=href, aria_current=here, data_go=entry.letter)
+    here = "page" if entry.key == current else None
+    inner = (icon(entry.key), tag("span", entry.words))
+    return tag("a", *inner, href=context.link(entry.path), aria_current=here, data_go=entry.letter)
 
 
 def _current(context: PageContext) -> str:

@@ -195,9 +195,8 @@ async def create_link(context: PageContext, form: Form) -> Page:
     lifetime = int(typed) if typed in dict(LIFETIMES) else 0
     scope = Scope.READ if form.flag("read_only") else Scope.FULL
     address = context.services.link_address(context.request)
-    made = await applications.portal_link(
-        context.deps, context.caller, context.path("app_id"), address, lifetime=lifetime, scope=scope
-    )
+    deps, caller, ref = context.deps, context.caller, context.path("app_id")
+    made = await applications.portal_link(deps, caller, ref, address, lifetime=lifetime, scope=scope)
     words = f"The link opens the portal of {made.app.name} for {lasting(lifetime)}. It is not shown again."
     return Page(
         title="Portal link",

@@ -37,19 +37,15 @@ async def show(context: PageContext) -> Page:
     no_match = "No match so far." if listed.stopped else "No application has this id, or this text in its name or uid."
     # An application that was not searched yet may match.
     note = tag("p", f"{MAX_SEARCHED:,} applications were searched, and there are more.", class_="quiet")
+    field = components.field("q", "Id, or part of the name or uid", text or "", type_="search")
+    rows = await _table(context, listed.rows) if listed.rows else components.empty(no_match)
+    more = components.more(context, listed.following, "Search the next" if listed.stopped else "More")
     return Page(
         title="Applications",
         body=[
             context.live("health", await _verdict(context)),
-            components.filters(
-                context, components.field("q", "Id, or part of the name or uid", text or "", type_="search")
-            ),
-            context.live(
-                "applications",
-                await _table(context, listed.rows) if listed.rows else components.empty(no_match),
-                note if listed.stopped else None,
-                components.more(context, listed.following, "Search the next" if listed.stopped else "More"),
-            ),
+            components.filters(context, field),
+            context.live("applications", rows, note if listed.stopped else None, more),
         ],
         aside=_add(context),
     )

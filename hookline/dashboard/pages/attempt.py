@@ -59,20 +59,19 @@ def _fields(context: PageContext, message: Message, attempt: Attempt, endpoint: 
     where = None if endpoint is None else context.link(f"/endpoints/{endpoint.id}")
     probe = "Tested whether the endpoint is healthy again. It does not count as an attempt."
     slowest = max(explain.phases(attempt), key=lambda each: each[1], default=None)
-    return components.fields(
-        [
-            ("Attempt", components.ident(attempt.id)),
-            ("Message", components.ident(message.id, href=context.link(f"/messages/{message.id}"))),
-            ("Endpoint", components.ident(attempt.endpoint_url, href=where, most=70)),
-            ("Result", delivery_section.outcome(attempt)),
-            ("Started", components.clock(attempt.started_at)),
-            ("Took", length(attempt.timing.total / 1e6)),
-            ("Address", components.ident(attempt.address) if attempt.address else None),
-            ("Probe", probe if attempt.probe else None),
-            ("Sent", "manually" if attempt.trigger and not attempt.probe else None),
-            ("Longest phase", None if slowest is None else f"{slowest[0].value}, {length(slowest[1] / 1e6)}"),
-        ]
-    )
+    rows: list[tuple[str, Child]] = [
+        ("Attempt", components.ident(attempt.id)),
+        ("Message", components.ident(message.id, href=context.link(f"/messages/{message.id}"))),
+        ("Endpoint", components.ident(attempt.endpoint_url, href=where, most=70)),
+        ("Result", delivery_section.outcome(attempt)),
+        ("Started", components.clock(attempt.started_at)),
+        ("Took", length(attempt.timing.total / 1e6)),
+        ("Address", components.ident(attempt.address) if attempt.address else None),
+        ("Probe", probe if attempt.probe else None),
+        ("Sent", "manually" if attempt.trigger and not attempt.probe else None),
+        ("Longest phase", None if slowest is None else f"{slowest[0].value}, {length(slowest[1] / 1e6)}"),
+    ]
+    return components.fields(rows)
 
 
 # ── copy as curl ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -85,12 +84,9 @@ async def show_curl(context: PageContext) -> Page:
     endpoint = await context.endpoint(context.path("endpoint_id"))
     if endpoint.app_no != message.app_no:
         raise NotFound(f"the application of this message has no endpoint {endpoint.id!r}")
-    attempts = [
-        each.sent for each in await context.store.history.deliveries(message.id) if each.endpoint_no == endpoint.no
-    ]
-    request = request_preview.request(
-        endpoint, message, number=max(attempts, default=0) + 1, at=context.now, signed=context.may_change
-    )
+    deliveries = await context.store.history.deliveries(message.id)
+    number = max((each.sent for each in deliveries if each.endpoint_no == endpoint.no), default=0) + 1
+    request = request_preview.request(endpoint, message, number=number, at=context.now, signed=context.may_change)
     return Page(
         title="Copy as curl",
         body=[
@@ -109,10 +105,8 @@ def _command(context: PageContext, message: Message, request: request_preview.Re
     name = f"{message.id}.json"
     link = tag("a", f"Download {name}", href=context.link(f"/messages/{message.id}/payload"), class_="button")
     words = f"The payload has {len(payload):,} bytes. Download it, then run the command in the same folder. "
-    return [
-        tag("p", words, link),
-        components.code(curl.command_with_file(request.url, request.lines, name), name="command"),
-    ]
+    command = curl.command_with_file(request.url, request.lines, name)
+    return [tag("p", words, link), components.code(command, name="command")]
 
 
 def _notes(message: Message, request: request_preview.Request) -> list[str]:

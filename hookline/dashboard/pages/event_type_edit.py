@@ -20,6 +20,7 @@ from hookline.web.html import tag
 
 NEW = "/new-event-type"  # not below /event-types/, because an event type may be named `new`
 FIRST = "1"  # version of the first schema
+OVERTAKEN = "somebody else changed the event type after you opened this form: compare the values, then save again"
 ARCHIVED = "Archived. Endpoints that subscribe to it keep it; no other endpoint can choose it."
 
 
@@ -151,10 +152,7 @@ async def edit(context: PageContext, form: Form) -> Done | Page:
 
     def decide(current: EventType) -> EventType:
         if form.text("seen") != current.updated_at.isoformat():
-            words = (
-                "somebody else changed the event type after you opened this form: compare the values, then save again"
-            )
-            raise Conflict(words)
+            raise Conflict(OVERTAKEN)
         return _applied(form, current)
 
     try:

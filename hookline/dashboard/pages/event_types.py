@@ -41,14 +41,13 @@ async def show(context: PageContext) -> Page:
     types = [each for each in found[:SHOWN] if _visible(context, each)]
     following = found[SHOWN - 1].name if len(found) > SHOWN else None
     new = components.link_button(context.link(NEW), "New event type", kind="main") if _may_edit(context) else None
+    tabs = components.filter_tabs(context, "Which event types", "archived", _TABS, archived)
     return Page(
         title="Event types",
         aside=new,
         body=[
             _verdict(types, following is not None or after is not None),
-            None
-            if context.viewer.portal
-            else components.filter_tabs(context, "Which event types", "archived", _TABS, archived),
+            None if context.viewer.portal else tabs,
             _table(context, types) if types else _empty(context),
             components.more(context, following, "More"),
         ],
@@ -123,6 +122,7 @@ async def show_one(context: PageContext) -> Page:
     if not _visible(context, found):
         raise NoSuch("event type", found.name)
     payload = example_payload.payload(found, context.services.wall().replace(microsecond=0))
+    example = components.code(pretty(msgspec.json.decode(payload)), name="example")
     return Page(
         title=found.name,
         aside=_buttons(context, found),
@@ -130,11 +130,7 @@ async def show_one(context: PageContext) -> Page:
             _state(found),
             tag("p", found.description) if found.description else None,
             _fields(context, found),
-            components.section(
-                "Example",
-                components.code(pretty(msgspec.json.decode(payload)), name="example"),
-                _command(context, found, payload),
-            ),
+            components.section("Example", example, _command(context, found, payload)),
             *_schemas(found),
         ],
     )
@@ -163,16 +159,15 @@ def _buttons(context: PageContext, found: EventType) -> Safe | None:
 def _fields(context: PageContext, found: EventType) -> Safe:
     customer = context.viewer.portal
     policy = None if customer or found.policy is None else tag("code", msgspec.json.encode(found.policy).decode())
-    return components.fields(
-        (
-            ("Name", components.ident(found.name, most=80)),
-            ("Group", found.group_name),
-            ("Feature flags", None if customer else ", ".join(found.feature_flags) or None),
-            ("Retry policy", policy),
-            ("Changed", components.ago(found.updated_at, context.now)),
-            ("Messages", tag("a", "messages of this type", href=context.link("/messages", type=found.name))),
-        )
-    )
+    rows: list[tuple[str, Child]] = [
+        ("Name", components.ident(found.name, most=80)),
+        ("Group", found.group_name),
+        ("Feature flags", None if customer else ", ".join(found.feature_flags) or None),
+        ("Retry policy", policy),
+        ("Changed", components.ago(found.updated_at, context.now)),
+        ("Messages", tag("a", "messages of this type", href=context.link("/messages", type=found.name))),
+    ]
+    return components.fields(rows)
 
 
 def _command(context: PageContext, found: EventType, payload: bytes) -> Safe | None:

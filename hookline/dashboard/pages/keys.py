@@ -116,9 +116,8 @@ def _expiry(context: PageContext, at: datetime | None) -> Child:
 
 @get("/api-keys/new")
 async def show_new(context: PageContext) -> Page:
-    return await _form(
-        context, Form({"scope": [Scope.PUBLISH], "app": ["" if context.app is None else context.app.id]})
-    )
+    app = "" if context.app is None else context.app.id
+    return await _form(context, Form({"scope": [Scope.PUBLISH], "app": [app]}))
 
 
 @post("/api-keys/new")

@@ -192,9 +192,8 @@ def _verdict(context: PageContext, search: SearchInput, listed: MessagePage) -> 
     if search.fields.errors:
         return components.verdict("dead", "The search is invalid; see below.")
     messages, count = listed.rows, components.count
-    dead, held, late = (
-        sum(bool(each.states.get(state)) for each in messages) for state in ("dead", "held", "scheduled")
-    )
+    found = [each.states for each in messages]
+    dead, held, late = (sum(bool(each.get(state)) for each in found) for state in ("dead", "held", "scheduled"))
     if dead:
         words = f"{dead:,} of {count(len(messages), 'message')} on this page {'has' if dead == 1 else 'have'} dead letters. "
         return components.verdict("dead", words, context.anchor("Show the dead letters", "/dead-letters"), ".")
@@ -271,10 +270,9 @@ def _known_by(context: PageContext, message: Message) -> Safe:
     """Return the event id, channels and tags that the publisher gave."""
     known: list[Safe] = [] if message.event_id is None else [components.ident(message.event_id, most=24)]
     for param, values in (("channel", message.channels), ("tag", message.tags)):
-        known += [
-            tag("a", value, href=context.here(**{param: value}, after=None, before=None), title=f"{param} {value}")
-            for value in values or ()
-        ]
+        for value in values or ():
+            href = context.here(**{param: value}, after=None, before=None)
+            known.append(tag("a", value, href=href, title=f"{param} {value}"))
     return components.separated(" ", known)
 
 

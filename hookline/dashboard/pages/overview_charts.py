@@ -58,21 +58,13 @@ def latency(context: PageContext, steps: Sequence[Pulse]) -> Safe:
         Curve(name=name, shade=shade, values=[_at(part, each.latency) for each in steps])
         for name, part, shade in _QUANTILES
     ]
-    rows = [
-        [words, *(length(_at(part, row)) for _, part, _ in _QUANTILES)]
-        for words, row in (
-            ("Accepted to the first attempt", total.first_latency),
-            ("Accepted to delivered", total.latency),
-        )
-    ]
+    totals = (("Accepted to the first attempt", total.first_latency), ("Accepted to delivered", total.latency))
+    rows = [[words, *(length(_at(part, row)) for _, part, _ in _QUANTILES)] for words, row in totals]
     names = [name for name, _, _ in _QUANTILES]
     columns = [(name, itemgetter(at)) for at, name in enumerate(["", *names])]
-    return components.section(
-        "Latency",
-        components.table(rows, columns, caption=f"Latency, {context.span.words.lower()}", numeric=names),
-        figures.lines("Accepted to delivered", curves, times, seconds=True),
-        id_="latency",
-    )
+    table = components.table(rows, columns, caption=f"Latency, {context.span.words.lower()}", numeric=names)
+    chart = figures.lines("Accepted to delivered", curves, times, seconds=True)
+    return components.section("Latency", table, chart, id_="latency")
 
 
 def _at(part: float, row: Row) -> float | None:
@@ -87,16 +79,12 @@ def attempts(steps: Sequence[Pulse]) -> Safe:
     used = charted(steps, steps[0].at).used[: len(ATTEMPTS) + 1]
     total, last = sum(used), max((at for at, count in enumerate(used) if count), default=-1)
     names = [*(f"{number:.0f}" for number in ATTEMPTS), f"more than {ATTEMPTS[-1]:.0f}"]
-    found = [
-        Bar(
-            name=f"{name} {'attempt' if name == '1' else 'attempts'}",
-            value=count,
-            words=f"{series.percent(count / total)}, {count:,.0f}",
-            shade="delivered" if at == 0 else "scheduled",
-        )
-        for at, (name, count) in enumerate(zip(names, used, strict=False))
-        if at <= last
-    ]
+    found = []
+    for at, (name, count) in enumerate(zip(names, used[: last + 1], strict=False)):
+        noun = "attempt" if name == "1" else "attempts"
+        words = f"{series.percent(count / total)}, {count:,.0f}"
+        shade = "delivered" if at == 0 else "scheduled"
+        found.append(Bar(name=f"{name} {noun}", value=count, words=words, shade=shade))
     return components.section("Attempts used", figures.bars("Attempts needed per successful delivery", found))
 
 

@@ -29,16 +29,14 @@ async def show(context: PageContext) -> Page:
     tabs |= {each: f"{counts[each]:,} {each}" for each in RANKS if counts[each] or each == state}
     found = await context.store.history.deliveries_page(message, state, after=after, limit=SHOWN + 1)
     rows = found[:SHOWN]
+    listed = await table(context, rows) if rows else components.empty("No delivery matches.")
+    more = components.more(context, str(rows[-1].id) if len(found) > SHOWN else None, "More")
     return Page(
         title=f"Deliveries of {message.event_type}",
         body=[
             tag("p", "Message ", components.ident(message.id, href=context.link(f"/messages/{message.id}")), "."),
             context.live("states", components.filter_tabs(context, "Which deliveries", "state", tabs, state)),
-            context.live(
-                "deliveries",
-                await table(context, rows) if rows else components.empty("No delivery matches."),
-                components.more(context, str(rows[-1].id) if len(found) > SHOWN else None, "More"),
-            ),
+            context.live("deliveries", listed, more),
         ],
     )
 

@@ -178,15 +178,14 @@ def _facts(view: DeliveryView) -> Safe:
         ended = join(components.clock(delivery.finished_at), f", after {length(_age(delivery, now))}")
     if delivery.state in OPEN and delivery.expires_at is not None:
         gives_up = components.ago(delivery.expires_at, now)
-    return components.fields(
-        [
-            ("Endpoint", components.ident(delivery.endpoint_id)),
-            ("Attempts", f"{delivery.sent:,}"),
-            ("Ended", ended),
-            ("Gives up", gives_up),
-            ("Description", (view.endpoint.description or None) if view.endpoint else None),
-        ]
-    )
+    rows: list[tuple[str, Child]] = [
+        ("Endpoint", components.ident(delivery.endpoint_id)),
+        ("Attempts", f"{delivery.sent:,}"),
+        ("Ended", ended),
+        ("Gives up", gives_up),
+        ("Description", (view.endpoint.description or None) if view.endpoint else None),
+    ]
+    return components.fields(rows)
 
 
 # ── charts ───────────────────────────────────────────────────────────────────────────────────────────────────────

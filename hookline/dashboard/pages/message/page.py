@@ -31,16 +31,13 @@ async def show(context: PageContext) -> Page:
     states = Counter(each.state for each in views)  # number of deliveries by state, the most important state first
     states.update(history.other_states)
     has_open = any(each.history.delivery.state in OPEN for each in views)
+    sections = (delivery_section.section(context, each, alone=len(views) == 1) for each in views)
     return Page(
         title=message.event_type,
         body=[
             context.live("head", verdict(context, history, views, states), _numbers(context, history, views, states)),
             await _fields(context, history),
-            context.live(
-                "deliveries",
-                *(delivery_section.section(context, each, alone=len(views) == 1) for each in views),
-                await _other_deliveries(context, history),
-            ),
+            context.live("deliveries", *sections, await _other_deliveries(context, history)),
             _payload(context, message),
             _more(context, history),
         ],
@@ -137,13 +134,9 @@ def _numbers(
         return None
     links = {each.state: f"#{each.anchor}" for each in reversed(views)}
     links |= {state: deliveries.list_link(context, history.message, state) for state in history.other_states}
-    return components.numbers(
-        *(
-            components.number(state, f"{number:,}", components.state(state), href=links[state])
-            for state, number in states.items()
-            if number
-        )
-    )
+    shown = [state for state, number in states.items() if number]
+    found = (components.number(each, f"{states[each]:,}", components.state(each), href=links[each]) for each in shown)
+    return components.numbers(*found)
 
 
 # ── the message ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -158,21 +151,20 @@ async def _fields(context: PageContext, history: MessageHistory) -> Safe:
     if history.published_at is not None:
         before = length(max(0.0, (message.created_at - history.published_at).total_seconds()))
         published = f"to an outbox, {before} before it was accepted"
-    return components.fields(
-        [
-            ("Message", components.ident(message.id)),
-            ("Application", app),
-            ("Event type", await _event_type(context, message)),
-            ("Published", published),
-            ("Accepted", accepted),
-            ("Not before", None if message.deliver_at is None else components.clock(message.deliver_at)),
-            ("Event id", None if message.event_id is None else components.ident(message.event_id)),
-            ("Channels", _search_links(context, message, message.channels, "channel")),
-            ("Tags", _search_links(context, message, message.tags, "tag")),
-            ("Ordering key", None if message.ordering_key is None else components.ident(message.ordering_key)),
-            ("Trace id", None if message.trace is None else components.ident(trace_id(message.trace))),
-        ]
-    )
+    rows: list[tuple[str, Child]] = [
+        ("Message", components.ident(message.id)),
+        ("Application", app),
+        ("Event type", await _event_type(context, message)),
+        ("Published", published),
+        ("Accepted", accepted),
+        ("Not before", None if message.deliver_at is None else components.clock(message.deliver_at)),
+        ("Event id", None if message.event_id is None else components.ident(message.event_id)),
+        ("Channels", _search_links(context, message, message.channels, "channel")),
+        ("Tags", _search_links(context, message, message.tags, "tag")),
+        ("Ordering key", None if message.ordering_key is None else components.ident(message.ordering_key)),
+        ("Trace id", None if message.trace is None else components.ident(trace_id(message.trace))),
+    ]
+    return components.fields(rows)
 
 
 async def _event_type(context: PageContext, message: Message) -> Safe:
@@ -194,16 +186,13 @@ def _payload(context: PageContext, message: Message) -> Safe:
         removed = components.quiet("The payload was removed. The message cannot be sent again.")
         return components.section("Payload", removed)
     raw = context.param("payload") == "raw"
-    tabs = components.tabs(
-        "Payload",
-        [
-            ("Pretty", context.here(payload=None), not raw),
-            ("Raw", context.here(payload="raw"), raw),
-            (f"Download {len(message.payload):,} bytes", context.link(f"/messages/{message.id}/payload"), False),
-        ],
-    )
+    tabs = [
+        ("Pretty", context.here(payload=None), not raw),
+        ("Raw", context.here(payload="raw"), raw),
+        (f"Download {len(message.payload):,} bytes", context.link(f"/messages/{message.id}/payload"), False),
+    ]
     shown = request_response.payload_block(message.payload, raw=raw)
-    return components.section("Payload", shown, aside=tabs, id_="payload")
+    return components.section("Payload", shown, aside=components.tabs("Payload", tabs), id_="payload")
 
 
 async def _other_deliveries(context: PageContext, history: MessageHistory) -> Safe | None:
