@@ -42,10 +42,9 @@ def sides(endpoint: Endpoint | None, message: Message, attempt: Attempt, *, most
 
     `endpoint` is None if the endpoint was deleted.
     """
-    return components.columns(
-        tag("div", tag("h3", "Request"), *_request(endpoint, message, attempt)),
-        tag("div", tag("h3", "Response"), *_answer(attempt, most, more)),
-    )
+    request = tag("div", tag("h3", "Request"), *_request(endpoint, message, attempt))
+    response = tag("div", tag("h3", "Response"), *_answer(attempt, most, more))
+    return components.columns(request, response)
 
 
 def _request(endpoint: Endpoint | None, message: Message, attempt: Attempt) -> list[Child]:
@@ -66,9 +65,8 @@ def _answer(attempt: Attempt, most: int, more: Child) -> list[Child]:
     if attempt.status_code is None:
         words = f"No response: {attempt.error.value if attempt.error else 'unknown reason'}"
         return [tag("p", f"{words}. {attempt.detail}".strip())]
-    head = "\n".join(
-        [str(attempt.status_code), *(f"{key}: {value}" for key, value in attempt.response_headers.items())]
-    )
+    lines = (f"{key}: {value}" for key, value in attempt.response_headers.items())
+    head = "\n".join([str(attempt.status_code), *lines])
     shown = attempt.response_body[:most]
     rest = len(attempt.response_body) - len(shown)
     found: list[Child] = [

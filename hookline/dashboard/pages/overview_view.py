@@ -100,9 +100,8 @@ def _no_worker(data: OverviewData) -> Safe | None:
 def _held_line(context: PageContext, data: OverviewData) -> Safe | None:
     if not data.backlog.held_lanes:
         return None
-    waiting = components.count(
-        data.backlog.held, "delivery", more=data.fleet is None and data.backlog.held >= MAX_WAITING
-    )
+    more = data.fleet is None and data.backlog.held >= MAX_WAITING
+    waiting = components.count(data.backlog.held, "delivery", more)
     named = [each for each in data.unhealthy if _condition(context, each).held]
     if data.backlog.held_lanes == 1 and len(named) == 1:
         return components.verdict("held", *_named(context, named[0]), f"; {waiting} waiting.")
@@ -231,26 +230,23 @@ def _unhealthy_table(context: PageContext, data: OverviewData) -> Safe | None:
     if not unhealthy:
         return None
     shown = sorted(unhealthy[:MAX_UNHEALTHY], key=lambda each: endpoints_order(context, each))
-    more = context.anchor("All unhealthy endpoints →", "/endpoints", state="sick")
-    return components.section(
-        "Endpoints that need attention",
-        components.table(
-            shown,
-            (
-                ("Endpoint", lambda each: _name(context, each)),
-                ("State", lambda each: _state(context, each)),
-                ("Why", lambda each: _why_cell(context, each)),
-                ("Waiting", lambda each: endpoint_health.depth(each.view) if each.view.depth else "–"),
-                ("Dead letters", lambda each: _dead_cell(context, each)),
-                ("", lambda each: _next_step(context, each)),
-            ),
-            caption="Endpoints that need attention, the worst first",
-            key=lambda each: each.view.endpoint_id,
-            numeric=("Waiting", "Dead letters"),
+    table = components.table(
+        shown,
+        (
+            ("Endpoint", lambda each: _name(context, each)),
+            ("State", lambda each: _state(context, each)),
+            ("Why", lambda each: _why_cell(context, each)),
+            ("Waiting", lambda each: endpoint_health.depth(each.view) if each.view.depth else "–"),
+            ("Dead letters", lambda each: _dead_cell(context, each)),
+            ("", lambda each: _next_step(context, each)),
         ),
-        aside=more if len(unhealthy) > MAX_UNHEALTHY or data.backlog.lanes > 1 else None,
-        id_="unhealthy",
+        caption="Endpoints that need attention, the worst first",
+        key=lambda each: each.view.endpoint_id,
+        numeric=("Waiting", "Dead letters"),
     )
+    every = context.anchor("All unhealthy endpoints →", "/endpoints", state="sick")
+    more = every if len(unhealthy) > MAX_UNHEALTHY or data.backlog.lanes > 1 else None
+    return components.section("Endpoints that need attention", table, aside=more, id_="unhealthy")
 
 
 def endpoints_order(context: PageContext, each: UnhealthyLane) -> tuple[bool, int, int, str]:

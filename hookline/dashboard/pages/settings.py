@@ -57,41 +57,36 @@ def _operators(context: PageContext, found: Sequence[Operator]) -> Safe:
         return components.section("Operators", components.empty(words, "hookline operators add ada --role read"))
     more = components.with_code("More operators: `hookline operators list`")
     change = components.with_code("Add or change operators on the command line: `hookline operators --help`")
-    return components.section(
-        "Operators",
-        components.table(
-            found[:MAX_OPERATORS],
-            (
-                ("Name", lambda each: each.name),
-                ("Role", lambda each: _ROLES[each.role]),
-                ("Organization", lambda each: components.ident(each.org_id)),
-                ("Created", lambda each: components.ago(each.created_at, context.now)),
-            ),
-            caption="Operators, who sign in with a password",
+    table = components.table(
+        found[:MAX_OPERATORS],
+        (
+            ("Name", lambda each: each.name),
+            ("Role", lambda each: _ROLES[each.role]),
+            ("Organization", lambda each: components.ident(each.org_id)),
+            ("Created", lambda each: components.ago(each.created_at, context.now)),
         ),
-        tag("p", more, class_="quiet") if len(found) > MAX_OPERATORS else None,
-        tag("p", change, class_="quiet"),
+        caption="Operators, who sign in with a password",
     )
+    note = components.quiet(more) if len(found) > MAX_OPERATORS else None
+    return components.section("Operators", table, note, components.quiet(change))
 
 
 # ── settings ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _table(settings: Sequence[ShownSetting]) -> Safe:
-    return components.section(
-        "Environment",
-        components.table(
-            settings,
-            (
-                (f"{PREFIX}…", lambda each: tag("code", each.variable.removeprefix(PREFIX))),
-                ("Value", _value),
-                ("Default", lambda each: tag("code", each.default) if each.default else None),
-                ("What it does", lambda each: components.with_code(each.help)),
-            ),
-            caption="All settings; secrets are not shown",
-            key=lambda each: each.variable,
+    table = components.table(
+        settings,
+        (
+            (f"{PREFIX}…", lambda each: tag("code", each.variable.removeprefix(PREFIX))),
+            ("Value", _value),
+            ("Default", lambda each: tag("code", each.default) if each.default else None),
+            ("What it does", lambda each: components.with_code(each.help)),
         ),
+        caption="All settings; secrets are not shown",
+        key=lambda each: each.variable,
     )
+    return components.section("Environment", table)
 
 
 def _value(each: ShownSetting) -> Safe:

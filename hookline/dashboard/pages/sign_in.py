@@ -37,37 +37,29 @@ class SignInForm(Struct, frozen=True, kw_only=True):
 
 
 def operators(form: SignInForm) -> Safe:
+    name = _field(
+        "name",
+        "Name",
+        form.name,
+        type_="text",
+        autocomplete="username",
+        autocapitalize="none",
+        spellcheck="false",
+        maxlength="200",
+        autofocus=not form.name and not form.by_token,
+    )
+    known = bool(form.name)
+    password = _field("password", "Password", autocomplete="current-password", maxlength="256", autofocus=known)
+    token = _field("token", "API key or token", maxlength="4096", hint=_HINT, autofocus=form.by_token)
     return _document(
         "Sign in",
         tag("h1", "Sign in to Hookline"),
         _messages(form),
         _already_signed_in(form),
         _foreign_link_warning() if form.strange else None,
-        _form(
-            "/login",
-            form,
-            _field(
-                "name",
-                "Name",
-                form.name,
-                type_="text",
-                autocomplete="username",
-                autocapitalize="none",
-                spellcheck="false",
-                maxlength="200",
-                autofocus=not form.name and not form.by_token,
-            ),
-            _field("password", "Password", autocomplete="current-password", maxlength="256", autofocus=bool(form.name)),
-            words="Sign in",
-        ),
+        _form("/login", form, name, password, words="Sign in"),
         tag("p", "or", class_="or quiet"),
-        _form(
-            "/login",
-            form,
-            _field("token", "API key or token", maxlength="4096", hint=_HINT, autofocus=form.by_token),
-            words="Sign in with it",
-            kind="button",
-        ),
+        _form("/login", form, token, words="Sign in with it", kind="button"),
     )
 
 

@@ -17,7 +17,7 @@ from hookline.model.tasks import Task, TaskKind, TaskStatus
 from hookline.rules.checks.text import check_name
 from hookline.services import tasks as services
 from hookline.store import Page as Rows
-from hookline.web.html import Safe, join, tag
+from hookline.web.html import Child, Safe, join, tag
 
 SHOWN = 50  # tasks on one page
 STALE = timedelta(seconds=30)  # a task without progress for this time probably has no worker
@@ -76,17 +76,10 @@ async def _show_batch(context: PageContext, batch: str) -> Page:
     total = max(sum(counted), done + skipped) if len(counted) == len(tasks) else None
     stop = components.button(context, context.link("/tasks/stop"), "Stop all", hidden={"batch": batch})
     words = f"{components.count(len(running), 'task')} of {len(tasks):,} running" if running else "All tasks have ended"
-    body = context.live(
-        "tasks",
-        components.verdict("pending" if running else "delivered", f"{words}: {done:,} done, {skipped:,} skipped."),
-        tag(
-            "div",
-            components.progress(done + skipped, total if running else done + skipped, "Progress of all tasks"),
-            stop if running else None,
-            class_="task",
-        ),
-        await task_parts.table(context, tasks),
-    )
+    verdict = components.verdict("pending" if running else "delivered", f"{words}: {done:,} done, {skipped:,} skipped.")
+    bar = components.progress(done + skipped, total if running else done + skipped, "Progress of all tasks")
+    progress = tag("div", bar, stop if running else None, class_="task")
+    body = context.live("tasks", verdict, progress, await task_parts.table(context, tasks))
     title = f"{task_parts.verb(tasks[0])}: {components.count(len(tasks), 'application')}"
     return Page(title=title, rail="dead", body=[body])
 
@@ -172,35 +165,32 @@ async def _failed_again(context: PageContext, task: Task) -> Safe | None:
         since=task.created_at.isoformat(),
     )
     failed = components.count(summary.dead, "delivery", summary.more)
-    return components.verdict(
-        "dead",
-        tag("a", f"{failed} failed again", href=href),
-        " since the task started. Check the reason before you replay again.",
-    )
+    link = tag("a", f"{failed} failed again", href=href)
+    words = " since the task started. Check the reason before you replay again."
+    return components.verdict("dead", link, words)
 
 
 def _details(context: PageContext, task: Task) -> Safe:
     work = task.work
     app = components.ident(task.app_id) if context.viewer.portal else _link(context, "applications", task.app_id)
-    return components.fields(
-        [
-            ("Task", components.ident(task.id)),
-            ("Status", task_parts.state(task)),
-            ("Application", app),
-            ("Endpoint", None if task.endpoint_id is None else _link(context, "endpoints", task.endpoint_id)),
-            ("Accepted since", None if work.since is None else components.clock(work.since)),
-            ("Accepted until", None if work.until is None else components.clock(work.until)),
-            ("Died since", None if work.died_since is None else components.clock(work.died_since)),
-            ("Died until", None if work.died_until is None else components.clock(work.died_until)),
-            ("Event types", None if work.event_types is None else ", ".join(work.event_types)),
-            ("Reason", None if work.reason is None else work.reason.value),
-            ("Channel", work.channel),
-            ("Tag", work.tag),
-            ("Note", work.note or None),
-            ("Started", components.clock(task.created_at)),
-            ("Last step", components.clock(task.updated_at)),
-        ]
-    )
+    rows: list[tuple[str, Child]] = [
+        ("Task", components.ident(task.id)),
+        ("Status", task_parts.state(task)),
+        ("Application", app),
+        ("Endpoint", None if task.endpoint_id is None else _link(context, "endpoints", task.endpoint_id)),
+        ("Accepted since", None if work.since is None else components.clock(work.since)),
+        ("Accepted until", None if work.until is None else components.clock(work.until)),
+        ("Died since", None if work.died_since is None else components.clock(work.died_since)),
+        ("Died until", None if work.died_until is None else components.clock(work.died_until)),
+        ("Event types", None if work.event_types is None else ", ".join(work.event_types)),
+        ("Reason", None if work.reason is None else work.reason.value),
+        ("Channel", work.channel),
+        ("Tag", work.tag),
+        ("Note", work.note or None),
+        ("Started", components.clock(task.created_at)),
+        ("Last step", components.clock(task.updated_at)),
+    ]
+    return components.fields(rows)
 
 
 def _link(context: PageContext, what: str, name: str) -> Safe:
