@@ -52,8 +52,11 @@ class _Lanes:
         self.claim = claim
         self.now: datetime = found[0]["now"]
         self.oldest: datetime = min(row["at"] for row in found)
-        self.lanes = [rows.lane(row, READ) for row in found]
-        self.floors: dict[int, datetime] = {row["endpoint_no"]: row["floor"] for row in found}
+        # A claim may find a lane twice, because a wake token was committed between its two searches.
+        self.lanes = [rows.lane(row, READ) for row in {row["endpoint_no"]: row for row in found}.values()]
+        self.floors: dict[int, datetime] = {}
+        for row in found:
+            self.floors[row["endpoint_no"]] = min(row["floor"], self.floors.get(row["endpoint_no"], row["floor"]))
         self.in_rotation = found[0]["turn"] is not None
         self.queues = [(row["endpoint_no"], key) for row in found for key in ordering.read(row["keys"])]
         self.admitted: list[Admission] = []
@@ -102,7 +105,7 @@ class Claim:
 
     async def _claim(self, connection: Connection, want: int, budgets: SlotBudgets) -> ClaimBatch | None:
         tokens, first = min(want, _MAX_TOKENS), []
-        if self._crowded:
+        if self._crowded and clock.monotonic() < self._full_scan_at:
             silent = min(tokens, budgets.silent_starts)
             newest = newest_part(silent)
             first = await self._claim_in_crowd(connection, tokens, newest, budgets)
@@ -155,8 +158,8 @@ class Claim:
     async def _claim_in_crowd(
         self, connection: Connection, tokens: int, newest: int, budgets: SlotBudgets
     ) -> list[Any]:
-        """Find due lanes whose endpoints answer, and the silent lanes with the newest wake tokens. A thousand silent
-        lanes may have older wake tokens than both."""
+        """Find due lanes whose endpoints answer, and the silent lanes with the newest wake tokens. A claim
+        that reads only the oldest wake tokens could find a thousand silent lanes and none of these lanes."""
         found: list[Any] = await connection.fetch(
             self._sql["claim_lanes_in_crowd"], self._watermark, tokens, 0, list(budgets.windows or ()), newest
         )
@@ -293,7 +296,7 @@ class Claim:
         admitted = list(zip(locked.lanes, locked.admitted, strict=True))
         for lane, admission in admitted:
             division.take(lane, counts[lane.endpoint_no] - admission.quota)
-        returned: dict[int, datetime] = {}  # the earliest due time of the deliveries that do not fit, by endpoint
+        returned: dict[int, datetime] = {}  # by endpoint: earliest due time of deliveries whose payloads do not fit
         for row in unfit:
             returned.setdefault(row["endpoint_no"], row["due_at"])
         # If lanes wait for a rate limit, those that got deliveries in this claim wait behind those that did not.
