@@ -4,7 +4,7 @@ A real worker process sends real requests, in three runs, each with a new databa
 
 unlimited    the same backlog for an endpoint that was never down: the shortest possible time
 exponential  pure exponential backoff (1, 3, 9, 27 s ..., no jitter) and a circuit that never opens
-ours         Hookline's defaults
+Hookline     the default settings
 
 The endpoint answers 503 at once while it is down, and 200 after `--latency` when it is up. All times count from the first
 request with a 200 response. A peak is the largest number of requests within any one second.
@@ -63,7 +63,7 @@ EXPONENTIAL = {
     "HOOKLINE_RETRY_SCHEDULE": ",".join(f"{3**n}s" for n in range(9)),
     "HOOKLINE_CIRCUIT_THRESHOLD": "1000000",
 }
-SETTINGS = {"unlimited": DEFAULTS, "exponential": DEFAULTS | EXPONENTIAL, "ours": DEFAULTS}
+SETTINGS = {"unlimited": DEFAULTS, "exponential": DEFAULTS | EXPONENTIAL, "Hookline": DEFAULTS}
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -197,11 +197,9 @@ def _curves(runs: Sequence[Run]) -> Table:
 def _verdicts(runs: Sequence[Run]) -> list[tuple[bool, str]]:
     peaks = {mode: median(run.peak() for run in runs if run.mode == mode) for mode in SETTINGS}
     drains = {mode: median(run.drained() for run in runs if run.mode == mode) for mode in SETTINGS}
-    lower, slower = peaks["exponential"] / peaks["ours"], drains["ours"] / drains["unlimited"]
-    peak = (
-        f"peak in the first 10 s: {peaks['ours']:,.0f}/s against {peaks['exponential']:,.0f}/s of exponential backoff"
-    )
-    gone = f"backlog gone {drains['ours']:.1f} s after the first good probe, {drains['unlimited']:.1f} s unlimited"
+    lower, slower = peaks["exponential"] / peaks["Hookline"], drains["Hookline"] / drains["unlimited"]
+    peak = f"peak in the first 10 s: {peaks['Hookline']:,.0f}/s against {peaks['exponential']:,.0f}/s of exponential backoff"
+    gone = f"backlog gone {drains['Hookline']:.1f} s after the first good probe, {drains['unlimited']:.1f} s unlimited"
     return [
         (lower >= LOWER, f"{peak}: {lower:.1f} times lower (at least {LOWER:g})"),
         (slower <= SLOWER, f"{gone}: {slower:.2f} times (at most {SLOWER:g})"),
@@ -210,7 +208,7 @@ def _verdicts(runs: Sequence[Run]) -> list[tuple[bool, str]]:
 
 def _picture(runs: Sequence[Run], options: argparse.Namespace) -> str:
     curves = {found.mode: found.curve() for found in runs}
-    styles = {"ours": 0, "exponential": 1, "unlimited": 5}
+    styles = {"Hookline": 0, "exponential": 1, "unlimited": 5}
     page = Page(
         name="measured",
         title=f"Measured: {options.messages:,} messages after an outage of {options.seconds:.0f} s",

@@ -40,7 +40,7 @@ TOO_MANY = Sent(status=429, started_at=BEGIN)
 AT_ONCE = timedelta(milliseconds=2)
 DEADLINE = timedelta(seconds=WorkerSettings().deadline)
 
-OURS = Plan("ours", DEFAULT, CircuitPolicy())
+OURS = Plan("Hookline", DEFAULT, CircuitPolicy())
 JITTER = Plan("full jitter alone", DEFAULT, None)
 
 
@@ -67,7 +67,7 @@ class Size:
 
 
 class Case(StrEnum):
-    OURS = "ours"
+    OURS = "Hookline"
     WITHOUT_SICK = "without failing endpoints"
     WITHOUT_CIRCUIT = "without circuits"  # only a quarter of the workers is simulated, because this case takes longest
 

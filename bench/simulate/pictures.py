@@ -104,7 +104,7 @@ def _outage_row(outcome: Outcome) -> tuple[str, ...]:
 
 
 def drain_table(found: Sequence[Drain]) -> str:
-    head = ("messages waiting", "unlimited sending", "ours, after an outage", "ours takes longer by")
+    head = ("messages waiting", "unlimited sending", "Hookline, after an outage", "Hookline takes longer by")
     rows = (
         (f"{one.messages:,}", f"{one.unlimited:,.1f} s", f"{one.ours:,.1f} s", f"{one.ours - one.unlimited:,.1f} s")
         for one in found

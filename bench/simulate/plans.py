@@ -25,6 +25,6 @@ EXPONENTIAL = Plan(
 )
 FULL_JITTER = Plan("full jitter", ENDLESS, None)
 DECORRELATED = Plan("decorrelated jitter", replace(ENDLESS, strategy=Strategy.DECORRELATED), None)
-OURS = Plan("ours: full jitter, circuit, ramp", ENDLESS, CircuitPolicy())
+OURS = Plan("Hookline: full jitter, circuit, ramp", ENDLESS, CircuitPolicy())
 
 PLANS = (NONE, CONSTANT, LINEAR, EXPONENTIAL, FULL_JITTER, DECORRELATED, OURS)

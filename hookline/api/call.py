@@ -57,7 +57,7 @@ class Call:
         """Call a function of `hookline.services` for the caller of this request."""
         return await action(self.deps, self.caller, *args, **kwargs)
 
-    # ── what the path names ──
+    # ── parameters of the path, and the objects that they name ──
 
     def path(self, name: str) -> str:
         value = self.request.path_params[name]
@@ -81,7 +81,7 @@ class Call:
     async def message(self) -> Message:
         return await self.run(lookup.message, self.message_ref)
 
-    # ── the request ──
+    # ── query string and body of the request ──
 
     async def raw_body(self, most: int = MAX_BODY) -> bytes:
         """Return the body. It is read from the connection only once."""

@@ -67,11 +67,11 @@ def backup(
     settings, database = _sqlite("backup")
     if not database.exists():
         raise StoreUnavailable(f"no database at {database}")
-    file = Path(os.path.realpath(file))  # a symbolic link stays, and the file that it names is written
+    file = Path(os.path.realpath(file))  # if `file` is a symbolic link, replace the file that the link names
     _check_target(file, database, force=force)
     with _ended_by_signals(), files.draft(file) as draft:
         found = _copied(cmd.out, database, draft, live=True)
-        _check_target(file, database, force=force)  # again, because the copy may have taken long
+        _check_target(file, database, force=force)  # check again, because the copy may have taken long
         files.replace(file, draft)
     report = _report(file, found, settings, database)
     cmd.out.result(report, as_text=lambda: _print_backup(cmd.out, report))
@@ -165,7 +165,7 @@ def _ended_by_signals() -> Iterator[None]:
 
     def end(_number: int, _frame: object) -> None:
         for number in numbers:
-            signal.signal(number, signal.SIG_IGN)  # a second one would stop the removal
+            signal.signal(number, signal.SIG_IGN)  # a second signal would interrupt the removal of the file
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, end) for number in numbers}

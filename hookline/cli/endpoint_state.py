@@ -152,7 +152,7 @@ def _circuit(view: LaneView) -> str:
     return circuit_name(view)
 
 
-# ── both ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── used by the commands for status and circuit ───────────────────────────────────────────────────────────────────
 
 
 def _waiting(view: LaneView | None) -> str:

@@ -58,7 +58,7 @@ class NumberPaging(Paging, frozen=True):
     after: Annotated[
         int | None,
         Option(min=0, max=LARGEST_NUMBER, help="Continue after this id, the last of a page."),
-    ] = None  # type: ignore[assignment]  # the base class has a text here
+    ] = None  # type: ignore[assignment]  # in the base class, `after` is a text
 
 
 def read_instant(text: str, now: datetime) -> datetime:

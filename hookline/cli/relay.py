@@ -78,7 +78,7 @@ async def _relay(config: Config, urls: Sequence[str], out: Output) -> None:
             parts.create_task(process.beat(store, tally, stop=stop))
 
 
-# ── once ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the option --once ─────────────────────────────────────────────────────────────────────────────────────────────
 
 _Result = tuple[str, RelayReport | HooklineError]  # the URL of an outbox, and its report or error
 

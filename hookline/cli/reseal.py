@@ -19,7 +19,7 @@ from hookline.server import sockets
 from hookline.services import sealing
 from hookline.store.sealing import Place
 
-MAX_COUNTED = 1_000_000  # counting stops here, for each key and column; the progress bar is then full too early
+MAX_COUNTED = 1_000_000  # maximum counted values per key and column; with more values, the progress bar is full early
 
 MAX_SHOWN = 100  # maximum number of printed values that no key decrypts
 

@@ -201,7 +201,7 @@ async def _create_default(store: Store) -> None:
     await organizations.open_or_create(store, ids.DEFAULT_ORG, await store.now())
 
 
-# ── the first output ──────────────────────────────────────────────────────────────────────────────────────────────
+# ── what the server prints at its start ───────────────────────────────────────────────────────────────────────────
 
 
 def _announce(out: Output, config: Config, address: str, role: Role, processes: int) -> None:

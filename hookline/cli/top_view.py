@@ -59,7 +59,7 @@ def screen(picture: Picture, width: int, height: int) -> list[Text]:
     return found[: height - 1]
 
 
-# ── parts ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── sections of the screen ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _head(picture: Picture) -> Iterator[Text]:
@@ -170,7 +170,7 @@ def _endpoint(one: UnhealthyEndpoint, failed: str, attempts: str) -> Text:
     )
 
 
-# ── small parts ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── lines and numbers within a section ────────────────────────────────────────────────────────────────────────────
 
 
 def _row(name: str, *rest: str | tuple[str, str]) -> Text:

@@ -27,7 +27,7 @@ _FLAGS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false":
 _ORIGIN = re.compile(r"https?://[a-z0-9.:\[\]-]+", re.A)
 
 
-# ── parsers that are made from others ─────────────────────────────────────────────────────────────────────────────
+# ── functions that make parsers ───────────────────────────────────────────────────────────────────────────────────
 
 
 def several(parse: Parser, accepts: str, max_count: float = math.inf) -> Parser:
@@ -245,7 +245,7 @@ def _url_parts(text: str, *schemes: str) -> SplitResult | None:
     return parts if usable and re.fullmatch(r"[\x21-\x7e]+", text) else None
 
 
-# This checks only the form. `parse` in `environment.py` also checks the URL with the guard.
+# `hook_url` checks only the form of the URL. `parse` in `environment.py` also checks the URL with the guard.
 hook_url = text_if(
     lambda text: len(text) <= 2048 and _url_parts(text, "http", "https"),
     "a URL such as https://hooks.example.com/alerts",

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-MAX_ARGUMENT = 64 * 1024  # bytes; Linux allows 128 KiB. The shell's own `printf` has no limit
+# Maximum bytes of a body that is an argument of curl. Linux allows arguments of 128 KiB. The shell's own `printf` has
+# no limit.
+MAX_ARGUMENT = 64 * 1024
 
 # `--globoff` stops curl from expanding brackets and braces in the URL. With `--data-raw`, curl does not read a body
 # that begins with @ as a file name.

@@ -36,7 +36,7 @@ class Field:
         self,
         name: str,  # the field's name in errors of the services; `policy.cap` is the field `cap` of `policy`
         label: str,
-        parse: Callable[[str, str], Any] = text,  # is called with the name and the text
+        parse: Callable[[str, str], Any] = text,  # called with the name and the text of the field
         *,
         options: Mapping[Any, str] | None = None,  # the label of each value; a value is a text or a member of an enum
         **attributes: Any,  # passed to `components.field`

@@ -22,7 +22,7 @@ from hookline.web.errors import Refused
 from hookline.web.html import Safe
 
 MEDIA = "text/event-stream"
-ALL = "all"  # a holder that every stream has, so its limit applies to all streams of the process
+ALL = "all"  # a holder (see `holders`) of every stream: its limit applies to all streams of the process
 MAX_STREAMS = 200  # streams of one process
 MAX_PER_SESSION = 12  # streams of one session
 # Streams of one application's customers, all together. A limit per session is not enough, because one portal link can
@@ -46,7 +46,8 @@ def wanted(request: Request) -> bool:
 
 
 def holders(context: PageContext) -> dict[Hashable, int]:
-    """Return the holders of this stream, each with its maximum number of open streams.
+    """Return the holders of this stream, each with its maximum number of open streams. A holder is a key under which
+    open streams are counted.
 
     A stream has a holder for its session, one for its organization, and in the portal also one for its application.
     """

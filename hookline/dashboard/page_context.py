@@ -1,7 +1,7 @@
 """The context of one page request: the viewer, the chosen application and time range, and the links.
 
-The context is the only argument of a page handler. Handlers read through it, because it knows what the viewer may
-reach: one organization or, in the portal, one application. All other objects look as if they did not exist.
+The context is the only argument of a page handler. Handlers read all data through it, because it knows what the
+viewer may see: one organization or, in the portal, one application. All other objects look as if they did not exist.
 """
 
 from __future__ import annotations

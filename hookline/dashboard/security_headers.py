@@ -22,7 +22,7 @@ def headers(frames: Sequence[str] = ()) -> dict[str, str]:
     return {
         "content-security-policy": policy(frames),
         "x-content-type-options": "nosniff",
-        "referrer-policy": "same-origin",  # with `no-referrer`, browsers would also hide the origin of our own forms
+        "referrer-policy": "same-origin",  # with `no-referrer`, browsers would hide the origin of dashboard forms
         "cache-control": "no-store",
     }
 

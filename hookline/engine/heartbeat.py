@@ -16,7 +16,7 @@ from hookline.store import Store
 from hookline.store.outage import pause
 from hookline.store.patience import waiting_at_most
 
-FIRST = 1.0  # seconds until the first heartbeat, which shows this process to the others; also after a failed one
+FIRST = 1.0  # seconds until the first heartbeat, which shows this process to the others, and after a failed heartbeat
 TIMEOUT = 10.0  # maximum seconds of one heartbeat
 
 log = structlog.get_logger()

@@ -54,7 +54,7 @@ class GroupCommit:
         self._timeout = timeout  # maximum seconds that a caller waits for its answer, and that one commit takes
         self._tally = tally or Tally()
         self._waiting: dict[int, deque[_Waiting]] = {}  # by application; the first key is the next to be served
-        # By idempotency key: requests that wait for the first one's result.
+        # By idempotency key: requests that wait for the result of the first request with this key.
         self._twins: dict[bytes, list[_Waiting]] = {}
         self._count = 0
         self._bytes = 0

@@ -138,8 +138,8 @@ class Recorder:
             await self._outage.failed("record", error, asyncio.Event())
         except Exception:
             # This is a bug in Hookline, because the store itself handles data that the database refuses. The bug must
-            # not block other outcomes. The lease of an outcome that cannot be written expires, and its delivery is
-            # retried.
+            # not block other outcomes. If an outcome cannot be written, the lease of its delivery expires, and the
+            # delivery is retried.
             log.exception("record_failed", batch=len(batch))
             if len(batch) > 1:
                 middle = len(batch) // 2

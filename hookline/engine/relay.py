@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 BATCH = 500
 MAX_WAIT = 1.0  # maximum seconds between two polls of an outbox; most outboxes are polled much more often
-# Seconds to wait after rows were moved. Meanwhile workers deliver the new messages, and more rows can arrive.
+# Seconds to wait after rows were moved. In this time workers deliver the new messages, and more rows can arrive.
 SETTLE = 0.004
 AFTER_ERROR = 1.0  # seconds to wait after an unexpected error
 _FIRST_PAUSE, _MAX_PAUSE = 0.25, 30.0  # seconds between tries while a source is unavailable; the pause doubles

@@ -94,8 +94,8 @@ class SlotBudgets(Struct, frozen=True, kw_only=True):
     # Endpoints that answer, each with the maximum number of slots that its lane may hold. None: every endpoint counts
     # as one that answers, and each lane may hold `lane_limit` slots.
     windows: Mapping[int, int] | None = None
-    silent_windows: Mapping[int, int] = {}  # the same for endpoints that do not answer
-    first_window: int = 1  # the same for an endpoint of which the worker knows nothing; it counts as silent
+    silent_windows: Mapping[int, int] = {}  # silent endpoints, each with the maximum number of slots of its lane
+    first_window: int = 1  # maximum slots of any lane that is in neither mapping; it counts as silent
     silent_free: int = 0  # free slots of the pool of silent lanes
     silent_starts: int = sys.maxsize  # requests that this claim may start to silent lanes
     silent_by_app: Mapping[int, int] = {}  # requests in flight to silent lanes, by application

@@ -24,7 +24,7 @@ class Scheme(StrEnum):
 class Ordering(StrEnum):
     """Which messages an endpoint gets one at a time, in the order in which they were accepted."""
 
-    NONE = "none"  # none of them: it gets several messages at a time, in any order; ordering keys are ignored
+    NONE = "none"  # no messages: the endpoint gets several at a time, in any order; ordering keys are ignored
     KEY = "key"  # messages with the same ordering key
     FIFO = "fifo"  # all messages
 

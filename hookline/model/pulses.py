@@ -35,7 +35,7 @@ class Pulse(Struct, kw_only=True, omit_defaults=True):
     accepted: float = 0.0  # messages accepted
     attempts: Named = {}  # number of attempts by outcome: delivered, retry, dead
     results: Named = {}  # number of attempts by status class or error
-    retries: Named = {}  # as `attempts`, but without the first attempt of each delivery
+    retries: Named = {}  # number of attempts by outcome, without the first attempt of each delivery
     dead: Named = {}  # number of deaths by reason
     lane_events: Named = {}  # number of lane events by kind
     relayed: Named = {}  # number of outbox rows by outcome: relayed, repeated, set_aside

@@ -31,7 +31,7 @@ Write = Callable[[bytes], object]
 
 
 class LogSettings(Struct, frozen=True, kw_only=True):
-    attempts: str = "all"  # or "failures" or "off"
+    attempts: str = "all"  # the attempts to log: "all", "failures" or "off"
     payloads: bool = False
     json: bool = False
     colours: bool = False

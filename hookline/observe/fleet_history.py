@@ -55,7 +55,7 @@ class History:
 
     def __init__(self) -> None:
         self._quarters: dict[datetime, Pulse] = {}  # finished quarters of an hour
-        self._reading = asyncio.Lock()  # concurrent requests wait for the first one to fill the cache
+        self._reading = asyncio.Lock()  # concurrent requests wait until the first request has filled the cache
 
     async def minutes(self, read: Read, since: datetime) -> list[Pulse]:
         """Return one sum for each minute that has pulses, oldest first."""

@@ -36,8 +36,8 @@ class Overview(Struct, frozen=True, kw_only=True):
     slots: int
     rates: dict[str, Rate]  # by name: accepted, delivered, retries, dead
     latency: Quantiles  # from acceptance to delivery, in the last five minutes
-    first_attempt: Quantiles  # from acceptance to the first attempt
-    request: Quantiles  # duration of a request
+    first_attempt: Quantiles  # from acceptance to the first attempt, in the last five minutes
+    request: Quantiles  # duration of a request, in the last five minutes
     attempts: list[float]  # fractions of the deliveries that needed 1, 2, ... 12, or more attempts
     results: dict[str, float]  # number of attempts by status class or error
     failing: dict[int, tuple[int, int]]  # by endpoint number, most failures first: successful and failed attempts

@@ -21,7 +21,7 @@ from hookline.store import COUNTING, Store
 from hookline.store.outage import pause
 
 EVERY = 5.0  # minimum seconds between two samples
-LATELY = timedelta(minutes=5)  # the endpoint metrics cover the attempts of this last period
+LATELY = timedelta(minutes=5)  # the endpoint metrics cover the attempts since this long ago
 MAX_NAMED = 20  # maximum number of endpoints in the endpoint metrics
 HASH = 12  # digits of a hashed endpoint id
 

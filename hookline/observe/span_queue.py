@@ -17,7 +17,7 @@ from hookline.observe.spans import Span
 
 log = structlog.get_logger()
 
-Send = Callable[[Sequence[Span]], str | None]  # waits for the collector; returns an error text or None
+Send = Callable[[Sequence[Span]], str | None]  # sends spans to the collector and waits; returns an error text or None
 
 
 class QueueSettings(Struct, frozen=True, kw_only=True):

@@ -58,7 +58,7 @@ class Span(Struct, frozen=True, kw_only=True):
     start: int
     end: int
     attributes: Mapping[str, Value]
-    events: tuple[tuple[str, int], ...] = ()  # names and times
+    events: tuple[tuple[str, int], ...] = ()  # name and time of each event
     fault: str | None = None  # error message for operators
 
 

@@ -20,7 +20,7 @@ from hookline.observe.meters import Meters
 
 MAX_EVENT_TYPES = 50
 OTHER = "other"
-MAX_ENDPOINTS = 2_000  # endpoints with counts of their own in one pulse; the attempts of further ones are summed
+MAX_ENDPOINTS = 2_000  # endpoints with counts of their own in one pulse; the attempts of further endpoints are summed
 
 _Kind = tuple[type, int | None, ErrorKind | None, str]  # verdict, status, error and event type of a result
 
@@ -167,7 +167,7 @@ class Tally(Meters):
     def _time(self, outcome: str, event_type: str, results: Sequence[Result]) -> None:
         took: list[float] = []
         lags: list[float] = []  # for retries: seconds from the due time to the start of the attempt
-        first: list[float] = []  # the same for first attempts
+        first: list[float] = []  # for first attempts: seconds from the due time to the start of the attempt
         since: list[float] = []  # seconds from the acceptance of the message to the end of the attempt
         used: list[float] = []
         for result in results:

@@ -19,8 +19,8 @@ from hookline.outbox.coroutines import run_sync
 
 VERSION = 1  # the result of `hookline.outbox_version()` in a database with this release's sql/postgres.sql
 
-# On PostgreSQL this reads the source of `hookline.outbox_version()` from the catalogue. A role without rights to the
-# schema can read it too.
+# The query for PostgreSQL reads the source of `hookline.outbox_version()` from the catalogue. A role without rights to
+# the schema can read the catalogue too.
 _FIND: dict[Engine, str] = {
     "postgres": "SELECT p.prosrc FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace "
     "WHERE n.nspname = 'hookline' AND p.proname = 'outbox_version'",

@@ -19,7 +19,7 @@ class Label(NamedTuple):
     event_type: str | None
 
 
-# ── one function for each kind ────────────────────────────────────────────────────────────────────────────────────
+# ── one function for each way to find id and type ─────────────────────────────────────────────────────────────────
 
 
 def of_dotted(prefix: str, request: Request, _: SignedParts) -> Label:
@@ -57,7 +57,7 @@ def _event_type(request: Request) -> str | None:
     return in_header(request, "webhook-event-type") or as_label(in_body(request).type)
 
 
-# ── where they are ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── reading headers and body ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def in_header(request: Request, name: str) -> str | None:

@@ -79,7 +79,7 @@ class Verifier:
         return f"Verifier(scheme={self.scheme!r}, secrets={len(self._keys)}, tolerance={self.tolerance:g})"
 
 
-# ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── functions that `Verifier` uses ────────────────────────────────────────────────────────────────────────────────
 
 
 def _rules(scheme: str) -> Rules:

@@ -10,7 +10,7 @@ class ClockJumps:
     must delete nothing."""
 
     def __init__(self) -> None:
-        self._lead: float | None = None  # difference between the two clocks
+        self._lead: float | None = None  # seconds by which the clock is ahead of the monotonic clock
         self._trusted_at = 0.0
 
     def trusted(self, seconds: float, monotonic: float) -> bool:

@@ -102,5 +102,6 @@ def _format(salt: bytes, key: bytes) -> str:
     return "$".join(("scrypt", *cost, base64.b64encode(salt).decode(), base64.b64encode(key).decode()))
 
 
-# A hash for names that do not exist. No password has this key, and `matches` ignores a match with it.
+# The hash that `matches` compares with if a name does not exist. Even if a password matched it, `matches` would return
+# False.
 _DECOY = _format(bytes(_SALT), bytes(_KEY))

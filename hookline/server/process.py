@@ -28,7 +28,7 @@ from hookline.security.vault import Vault
 from hookline.store import SCHEMA_VERSION, Store, StoreOptions, open_store
 from hookline.store.outage import Outage
 
-MIN_SILENT_SLOTS = 64  # also if the limit of open files is low
+MIN_SILENT_SLOTS = 64  # minimum number of slots for silent endpoints, even if the limit of open files is low
 KEYS_SAMPLE = 25  # before a worker starts, it decrypts the secrets of this many oldest and newest endpoints as a test
 
 

@@ -139,7 +139,7 @@ def shown_id(dead_id: int) -> str:
     return f"{ids.DEAD_LETTER}{dead_id}"
 
 
-# ── by id, at once ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── change dead letters by id, at once ────────────────────────────────────────────────────────────────────────────
 
 
 class Done(Struct, frozen=True, kw_only=True):
@@ -180,7 +180,8 @@ async def _act(deps: Deps, by: Caller, refs: Sequence[str], app: str | None, not
     else:
         done = await deps.store.repair.resolve(where, note, len(letters), note=entry)
     if not done:
-        # Read the dead letters again. If another caller changed them meanwhile, `_find` raises an error that says how.
+        # Read the dead letters again. If another caller changed them after the first read, `_find` may raise
+        # a more exact error.
         await _find(deps, within, refs, to_resolve=note is not None)
         raise Conflict(f"nothing was {verb.removesuffix('e')}ed: {why_not}")
     return Done(letters=letters, done=done)
@@ -195,7 +196,7 @@ def _entry(by: Caller, action: str, letters: Sequence[DeadLetter], done: int) ->
     return audit.entry(by, action, "", app_id=app_id, detail=f"{done:,} dead letters: {' '.join(names[:_NAMED])}")
 
 
-# ── by filter, in tasks ───────────────────────────────────────────────────────────────────────────────────────────
+# ── change dead letters by filter, in tasks ───────────────────────────────────────────────────────────────────────
 
 
 class Started(Struct, frozen=True, kw_only=True):

@@ -197,7 +197,7 @@ async def _change_circuit(
     return CircuitChange(endpoint=endpoint, event=event)
 
 
-# ── both ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── used for changes of status and circuit ────────────────────────────────────────────────────────────────────────
 
 
 def _cause(by: Caller, given: str | None, verb: str) -> str:

@@ -146,7 +146,7 @@ async def _event_type(store: Store, org_id: str, name: str) -> EventType:
 
 async def change(deps: Deps, by: Caller, ref: Ref, decide: Decide, *, disabled: bool | UnsetType = UNSET) -> Endpoint:
     """Change the endpoint. `decide` gets the endpoint and returns the change. It is called again if another caller
-    changed the endpoint meanwhile."""
+    changed the endpoint before the change was saved."""
     return await _change(deps, by, await find(deps, by, ref), decide, disabled)
 
 

@@ -47,7 +47,7 @@ async def put(
 
 async def change(deps: Deps, by: Caller, name: str, decide: Callable[[EventType], EventType]) -> EventType:
     """Change the event type. `decide` gets the current event type and returns the new one. It is called again if
-    another caller changed the event type meanwhile."""
+    another caller changed the event type before it was saved."""
     return (await _save(deps, by, name, lambda seen: decide(_existing(seen, name)), "edit"))[0]
 
 

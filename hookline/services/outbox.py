@@ -14,7 +14,7 @@ from hookline.store import Page
 
 
 async def find(deps: Deps, ids: Sequence[int]) -> list[SetAside]:
-    """Return all of these rows. Raises `NotFound` if one is missing."""
+    """Return the set-aside rows with these ids. Raises `NotFound` if one is missing."""
     found = []
     for row_id in sorted(set(ids)):
         page = Page(limit=1, iterator=str(row_id - 1))
@@ -26,14 +26,14 @@ async def find(deps: Deps, ids: Sequence[int]) -> list[SetAside]:
 
 
 async def retry(deps: Deps, by: Caller, ids: Sequence[int] | None) -> int:
-    """Put these rows (None: all rows) back into the outbox. Return their number."""
+    """Put the set-aside rows with these ids (None: all set-aside rows) back into the outbox. Return their number."""
     if ids is not None:
         await find(deps, ids)
     return await deps.store.repair.retry_set_aside(ids, note=lambda count: _entry(by, "retry", count))
 
 
 async def discard(deps: Deps, by: Caller, ids: Sequence[int]) -> int:
-    """Delete these rows, which were set aside, without sending them. Return their number."""
+    """Delete the set-aside rows with these ids without sending them. Return their number."""
     found = [row.id for row in await find(deps, ids)]
     return await deps.store.repair.discard_set_aside(found, note=lambda count: _entry(by, "discard", count))
 

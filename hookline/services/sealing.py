@@ -18,7 +18,7 @@ async def reseal(deps: Deps, by: Caller, first: bytes, stop: asyncio.Event) -> A
 
     Each encrypted value begins with a head, the bytes that name its key. `first` is the head of the first key. Values
     with this head are skipped, because the first key has encrypted them. A value that another process encrypts with
-    an older key meanwhile may be missed. The audit entry is written after the last batch.
+    an older key during the run may be missed. The audit entry is written after the last batch.
     """
     done = 0
     for place in Place:

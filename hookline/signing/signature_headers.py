@@ -42,7 +42,7 @@ class SignedParts(NamedTuple):
     stamp: str | None = None  # the timestamp as received; GitHub, Shopify and Twilio send none
 
 
-# ── one reader for each scheme ────────────────────────────────────────────────────────────────────────────────────
+# ── one function per scheme that reads the signature headers ──────────────────────────────────────────────────────
 
 
 def _dotted(prefix: str, request: Request) -> SignedParts:
@@ -86,7 +86,7 @@ READERS: dict[Scheme, Callable[[Request], SignedParts]] = {
 }
 
 
-# ── parts of the readers ──────────────────────────────────────────────────────────────────────────────────────────
+# ── what the functions of several schemes use ─────────────────────────────────────────────────────────────────────
 
 
 def dotted_content(message_id: str, stamp: str, body: bytes) -> bytes:

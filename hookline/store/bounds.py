@@ -26,4 +26,5 @@ MAX_PAUSE_CHECK, PAUSE_CHECK_ROWS = 1_000, 4
 
 IDLE = 24 * 3600.0  # seconds without use after which a session ends
 
-FAR_LEASE = 7200.0  # Maximum seconds of a lease. A lease that ends later was made while the clock was wrong.
+# Maximum seconds of a lease. A lease that ends more seconds than this from now was made while the clock was wrong.
+FAR_LEASE = 7200.0

@@ -18,7 +18,7 @@ from hookline.store.bounds import FAR_LEASE
 log = structlog.get_logger()
 
 _FIRST, _LONGEST = 0.1, 5.0
-_SHORTEST = 1.0  # seconds; shorter periods in which the database was available are joined
+_SHORTEST = 1.0  # seconds; a shorter period in which the database was available is joined with the next one
 
 
 class Outage:

@@ -20,7 +20,7 @@ CALLER_SECONDS = 4.0  # default limit; callers are promised an answer within 5 s
 class _Patience:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self.over = False  # one call took too long, so later calls of the same caller fail at once
+        self.over = False  # True: one call took too long, so later calls of the same caller fail at once
 
 
 _current: ContextVar[_Patience | None] = ContextVar("patience", default=None)

@@ -23,7 +23,8 @@ class Store(ABC):
     """
 
     engine: str  # "sqlite" | "postgres"
-    writable = True  # False after a commit of messages or a heartbeat of this process failed, until the next succeeds
+    # False if the last write of this process failed. Only heartbeats and commits of messages count as writes here.
+    writable = True
 
     pipeline: Pipeline
     catalogue: Catalogue

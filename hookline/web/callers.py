@@ -196,7 +196,7 @@ class Authenticator:
             raise SignatureError(f"{whose} application does not exist")
         return found
 
-    # ── what callers may do ──
+    # ── checks of what a caller may do ──
 
     def allow(self, caller: Caller, needs: str) -> None:
         """Refuse a caller whose scope does not allow the operation. The full scope allows every operation."""

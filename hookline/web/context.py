@@ -37,7 +37,7 @@ class ShownSetting(Struct, frozen=True, kw_only=True):
     """One line of the settings page."""
 
     variable: str
-    value: str  # for a secret, only whether it is set
+    value: str  # the value as text; for a secret, only whether it is set
     default: str
     help: str
 

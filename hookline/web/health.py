@@ -1,6 +1,6 @@
 """Liveness and readiness: `/health/live` and `/health/ready`, for supervisors and load balancers.
 
-The process answers both from its start, before migrations have run, until it ends.
+The process answers both paths as soon as it starts, even before migrations have run, and until it ends.
 """
 
 from __future__ import annotations

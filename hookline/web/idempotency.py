@@ -50,7 +50,7 @@ class _InProgress:
     def __init__(self, request: bytes) -> None:
         self.request = request
         self.finished = asyncio.Event()
-        self.answer: KeptAnswer | None = None  # None although `finished` is set: the request failed
+        self.answer: KeptAnswer | None = None  # the stored response; None while the request runs, or if it failed
 
 
 class IdempotentResponses:
@@ -129,7 +129,7 @@ class IdempotentResponses:
         raise _busy()
 
     async def _work(self, key: bytes, claim: int, work: Work) -> Response:
-        """Run the work and renew the lease meanwhile. If the process is killed, the lease expires."""
+        """Run the work, and renew the lease while the work runs. If the process is killed, the lease expires."""
         renewing = asyncio.create_task(self._renew(key, claim))
         try:
             response = await work()
@@ -167,7 +167,7 @@ class IdempotentResponses:
         try:
             await self._store.access.drop_answer(key, claim)
         except StoreUnavailable:
-            return  # the lease expires by itself
+            return  # the key becomes free when the lease expires
 
 
 def _pauses(total: float) -> Iterator[float]:

@@ -14,7 +14,7 @@ from hookline.web.errors import Refused
 ROUNDING = 1e-6  # seconds of tolerance for rounding errors
 MAX_BUCKETS = 10_000  # buckets in memory; if there are more, those with the most unused tokens are dropped
 BAD_TOKENS = 20  # bad tokens that one address may send in a burst
-BAD_TOKENS_EVERY = 3.0  # seconds until the address may send one more bad token
+BAD_TOKENS_EVERY = 3.0  # seconds until one address may send one more bad token after such a burst
 
 
 class Buckets:

@@ -20,7 +20,7 @@ from hookline.web.errors import problem
 from hookline.web.public_url import is_loopback, name_of
 
 PATH = "/metrics"
-FRESH = 0.5  # seconds for which a rendered text is reused, so that frequent scrapes cost little
+FRESH = 0.5  # seconds for which the rendered metrics are reused, so that frequent scrapes cost little
 _LEVEL = 4  # gzip compression level
 
 _PROXY_HEADERS = frozenset({"forwarded", "x-real-ip", "via", "cf-connecting-ip", "true-client-ip", "x-client-ip"})

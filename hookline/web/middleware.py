@@ -162,7 +162,7 @@ class RequestMiddleware:
         origin = header(headers, b"origin")
         return origin if origin in self._origins else None
 
-    # ── the log ──
+    # ── the log line of a request ──
 
     def _log(self, scope: Scope, seconds: float) -> None:
         """Write the log line. It never has the path, query, headers or body: any of them may contain a secret."""

@@ -45,7 +45,7 @@ class StatsQuery(Query, frozen=True, kw_only=True):
     endpoint_id: Annotated[str, Meta(max_length=256)] | None = None
 
 
-# ── of one application ────────────────────────────────────────────────────────────────────────────────────────────
+# ── dead letters of one application ───────────────────────────────────────────────────────────────────────────────
 
 
 @operation("GET", _ALL, "v1.dead-letter.list")
@@ -104,7 +104,7 @@ async def _find(call: Call) -> DeadLetter:
     return await call.run(dead_letters.find, call.path("dead_letter_id"), call.path("app_id"))
 
 
-# ── across applications ───────────────────────────────────────────────────────────────────────────────────────────
+# ── dead letters of all applications ──────────────────────────────────────────────────────────────────────────────
 
 
 @operation("GET", "/dead-letter", "v1.dead-letter.list-all", whole=True)
@@ -119,7 +119,7 @@ async def stats_of_all(call: Call, asked: StatsQuery) -> wire.DeadStatsOut:
     return await _stats(call, asked, None)
 
 
-# ── both ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── used for one application and for all applications ─────────────────────────────────────────────────────────────
 
 
 async def _listed(call: Call, asked: DeadQuery, app: str | None) -> ListResponse[wire.DeadLetterOut]:

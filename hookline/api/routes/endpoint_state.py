@@ -21,7 +21,7 @@ EVENTS = 20  # maximum number of timeline events in the health response, newest 
 _ONE = "/app/{app_id}/endpoint/{endpoint_id}"
 
 
-# ── read ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── read the delivery state ───────────────────────────────────────────────────────────────────────────────────────
 
 
 @operation("GET", f"{_ONE}/health", "v1.lane.health")
@@ -71,7 +71,7 @@ async def timeline(call: Call, asked: TimelineQuery) -> ListResponse[wire.LaneEv
     return listing(entries, page, lambda entry: _event(call, entry.event))
 
 
-# ── change ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── change the delivery state ─────────────────────────────────────────────────────────────────────────────────────
 
 
 @operation("POST", f"{_ONE}/pause", "v1.lane.pause", body_optional=True)

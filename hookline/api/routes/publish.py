@@ -44,7 +44,7 @@ class BatchQuery(Query, frozen=True, kw_only=True):
     with_content: Annotated[bool, doc("Include the payloads.")] = False
 
 
-# ── one message ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── publish one message ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 @operation("POST", _ALL, "v1.message.create", status=202, body=wire.MessageIn, traced=True, needs=Needs.PUBLISH)
@@ -115,7 +115,7 @@ def _shown(
     return accepted_message(kept, accepted.created_at, with_payload=with_content)
 
 
-# ── many ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── publish a batch of messages ───────────────────────────────────────────────────────────────────────────────────
 
 
 @operation(
@@ -221,7 +221,7 @@ def _refused(status: int, code: str, detail: str) -> wire.BatchResultOut:
     return wire.BatchResultOut(status=status, error=wire.BatchErrorOut(code=code, detail=detail))
 
 
-# ── shared ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── used for one message and for a batch ──────────────────────────────────────────────────────────────────────────
 
 
 async def _application(call: Call, wanted: ApplicationIn | None) -> Application:

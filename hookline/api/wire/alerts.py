@@ -13,7 +13,7 @@ class AlertOut(Out, frozen=True, kw_only=True):
     subject: str | None  # id of the endpoint, if the alert is about an endpoint
     severity: Severity
     firing: bool
-    value: float  # last value while the alert fired
+    value: float  # the last measured value while the alert fired
     threshold: float
     text: str
     look: str  # command line that shows more about the problem

@@ -91,7 +91,7 @@ async def _demo(out: Output, port: int, rate: float, seconds: float | None) -> N
                 streaming.cancel()
 
 
-# ── the parts ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the endpoints and the server of the demo ──────────────────────────────────────────────────────────────────────
 
 
 @asynccontextmanager
@@ -132,7 +132,7 @@ def bind(port: int) -> socket.socket:
         return sockets.bind("127.0.0.1", 0)
 
 
-# ── the first output ──────────────────────────────────────────────────────────────────────────────────────────────
+# ── what the demo prints at its start ─────────────────────────────────────────────────────────────────────────────
 
 
 async def _links(api: Api, address: str, receivers: str, token: str) -> dict[str, str]:

@@ -16,7 +16,7 @@ from hookline.web.html import Child, Safe, join, tag
 WIDE = 1000  # width of the drawing in SVG units; the browser stretches it to the available width
 HEADROOM = 1  # pixels above the highest value, so that its line is not cut
 BELOW = 22  # pixels for the labels of the time axis
-MAX_ROWS = 20  # maximum rows of the table under a chart; it leaves out values if there are more
+MAX_ROWS = 20  # maximum rows of the table under a chart; if the chart has more values, the table leaves some out
 MIN_WIDTH = 4  # a single value is drawn as a line this far to the left and to the right, in units of the path
 
 Values = Sequence[float | None]
@@ -133,7 +133,7 @@ def within(since: datetime, until: datetime) -> dict[str, str]:
     return {"data_since": str(since.timestamp()), "data_until": str(until.timestamp())}
 
 
-# ── around a drawing ──────────────────────────────────────────────────────────────────────────────────────────────
+# ── figure, legend and plot around a drawing ──────────────────────────────────────────────────────────────────────
 
 
 def figure(label: str, keys: Iterable[Safe], drawing: Safe, table: Safe) -> Safe:

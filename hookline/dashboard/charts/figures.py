@@ -56,10 +56,10 @@ class Row(Struct, frozen=True, kw_only=True):
 
 
 def areas(label: str, curves: Sequence[Curve], times: Sequence[datetime]) -> Safe:
-    """Draw stacked areas, the first curve at the bottom, such as outcomes over time."""
+    """Draw curves, such as outcomes over time, as stacked areas. The first curve is at the bottom."""
     at, edges = drawing.places(times), _stacked(curves)
     axis = _axis(edges)
-    # Each area reaches down to the bottom. The highest is drawn first, and the lower ones cover it.
+    # Each area reaches down to the bottom of the chart. The highest area is drawn first, and lower areas cover it.
     drawn = []
     for curve, edge in zip(reversed(curves), reversed(edges), strict=True):
         area = tag("path", d=drawing.area(edge, at, axis[-1], HEIGHT), class_="area")
@@ -69,7 +69,7 @@ def areas(label: str, curves: Sequence[Curve], times: Sequence[datetime]) -> Saf
 
 
 def lines(label: str, curves: Sequence[Curve], times: Sequence[datetime], *, seconds: bool = False) -> Safe:
-    """Draw each curve as a line, such as backlog and latencies. `seconds` means that the values are durations."""
+    """Draw each curve, such as the backlog or a latency, as a line. `seconds` means that the values are durations."""
     at, axis = drawing.places(times), _axis([curve.values for curve in curves], seconds=seconds)
     dashed = [replace(curve, dash=f"line {dash}".rstrip()) for curve, dash in zip(curves, cycle(DASHES), strict=False)]
     drawn = [
@@ -177,7 +177,7 @@ def bars(label: str, found: Sequence[Bar]) -> Safe:
     return tag("figure", tag("figcaption", tag("b", label)), body if found else nothing, class_="chart bars")
 
 
-# ── stretches of time ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── time spans ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def band(label: str, stretches: Sequence[Stretch], since: datetime, until: datetime) -> Safe:

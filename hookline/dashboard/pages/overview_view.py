@@ -35,7 +35,7 @@ class Fleet(Struct, frozen=True, kw_only=True):
     names: Names  # names of the endpoints that the alerts are about, by id
     living: list[Pulse]  # the last pulse of each live process
     steps: list[Pulse]  # one pulse for each step of the charts
-    checks: Sequence[EarlierCheck]  # earlier backlog checks, oldest first; empty if they do not cover the range
+    checks: Sequence[EarlierCheck]  # earlier backlog checks, oldest first; empty if they do not cover the charts
 
     @property
     def slots(self) -> int:

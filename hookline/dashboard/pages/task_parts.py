@@ -1,6 +1,6 @@
 """Parts that show a task: its kind, progress and result.
 
-Used on the task page, in lists, and on the dead letters page.
+The task pages and the dead letters page use these parts.
 """
 
 from __future__ import annotations

@@ -68,7 +68,8 @@ class _ToWorker(logging.Handler):
 
 
 def main() -> None:
-    # These signals reach every process of the group or service. The worker decides when this process ends.
+    # Ignore these signals, which reach every process of the group or service. The worker decides when this process
+    # ends.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     connection = _Connection(socket.socket(fileno=STDIN))

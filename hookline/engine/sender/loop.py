@@ -35,13 +35,13 @@ log = logging.getLogger("hookline.send")
 
 MAX_LOOKUP = 5.0  # seconds that a request waits for the address of its host
 MAX_STARTED = 32  # requests that are started in one round
-MAX_SILENT_STARTED = 8  # the same for requests to silent endpoints, which mostly need a new connection
+MAX_SILENT_STARTED = 8  # requests to silent endpoints that are started in one round; most need a new connection
 MAX_STALL = 5.0  # seconds without a new byte of the response body, after which the sender ends the request
 STALL_CHECK = 1.0  # seconds between two checks for stalled bodies
 # libcurl expects level-triggered events, but `EpollWaiter` is edge-triggered. A large upload that fills the buffer of
 # its socket can wait for an event that never comes, and so can a large response. So the sender calls libcurl regularly
-# for the sockets of such requests (a visit). A request that waits for the first byte of its response costs nothing.
-VISIT_EVERY, MAX_VISIT_EVERY = 0.05, 1.0  # seconds between two visits; more if they would take too much of the time
+# for the sockets of such requests (a visit). A request that waits for the first byte of its response gets no visit.
+VISIT_EVERY, MAX_VISIT_EVERY = 0.05, 1.0  # least and most seconds between two visits; see `MAX_VISITING`
 MAX_VISITING = 0.05  # maximum part of the time that the visits may take
 CLOSE_MARGIN = 5.0  # seconds beyond its timeout that `close` waits for the thread
 MIN_KEPT = 64  # minimum of idle connections to keep open, unless the limit of open files is too low for them
@@ -61,7 +61,7 @@ class _Job(Struct, eq=False):
     request: Request
     route: Route
     started_at: datetime
-    began: float  # monotonic
+    began: float  # the monotonic time of `started_at`
 
     @property
     def resolve_by(self) -> float:

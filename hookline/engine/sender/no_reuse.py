@@ -17,7 +17,8 @@ class _Term(Struct, frozen=True):
 
 
 class NoReuse:
-    """Times are monotonic, in seconds."""
+    """The receivers that broke a reused connection, each with the time until which its connections are not reused.
+    Times are monotonic, in seconds."""
 
     def __init__(self) -> None:
         self._terms: dict[Hashable, _Term] = {}

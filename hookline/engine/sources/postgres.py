@@ -30,7 +30,8 @@ from hookline.store.postgres.relay import Scan
 
 MAX_BYTES = 16 * 1024 * 1024  # payload bytes that are copied at once; a larger payload is copied alone
 _CONNECT_TIMEOUT, _TIMEOUT = 10.0, 30.0
-# A statement in Hookline's own database may take half a minute. Meanwhile the transaction in the source is idle.
+# The transaction in the application's database is idle while a statement runs in Hookline's own database. Such a
+# statement may take half a minute.
 _SETTINGS = INDEXED | {"idle_in_transaction_session_timeout": "5min"}
 # The copy is durable, so the deletion need not be. If a crash of the server undoes it, the row is copied again.
 _MOVING = _SETTINGS | {"synchronous_commit": "off"}

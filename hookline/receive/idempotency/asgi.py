@@ -35,7 +35,7 @@ WEBHOOK = "hookline_webhook"
 
 _slashes = re.compile("/{2,}")
 
-# With these extensions an application would send a response that the middleware cannot record.
+# The middleware hides these ASGI extensions, because it cannot record a response that is sent with them.
 _HIDDEN = frozenset({"http.response.pathsend", "http.response.zerocopysend", "http.response.trailers"})
 
 

@@ -10,13 +10,13 @@ same method, path, query and body is a copy.
 | no body, a safe method not in `methods`, `only` is empty | the application's, without verification                  |
 | its body is longer than `max_body`                       | 413                                                      |
 | the verifier refuses it                                  | 401, before the key is read                              |
-| no key                                                   | the application's, or 400 if `required` is set           |
-| a malformed key                                          | 400                                                      |
-| a new key, or a copy after the handler's process died    | the application's, which is saved                        |
-| a finished key, a copy                                   | the saved one, with `idempotency-replayed: true`         |
-| a finished key or a key in use, another request          | 422                                                      |
-| a key in use, a copy                                     | 409 with `Retry-After`                                   |
-| any with a key, while the store of keys is down          | 503 with `Retry-After`, or the application's (see below) |
+| it has no key                                            | the application's, or 400 if `required` is set           |
+| its key is malformed                                     | 400                                                      |
+| its key is new, or its first handler's process died      | the application's, which is saved                        |
+| a copy, and its key is finished                          | the saved one, with `idempotency-replayed: true`         |
+| no copy, but its key is finished or in use               | 422                                                      |
+| a copy, and its key is in use                            | 409 with `Retry-After`                                   |
+| it has a key, and the store of keys is down              | 503 with `Retry-After`, or the application's (see below) |
 
 `only`, `methods` and `required` are settings of the middleware. The setting `when_unavailable` chooses the response
 while the store is down. Safe methods are GET, HEAD, OPTIONS and TRACE.

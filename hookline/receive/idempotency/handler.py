@@ -87,7 +87,7 @@ def _package(args: tuple[Any, ...]) -> tuple[str, int]:
 
 
 def _guarded(handler: Callable[..., Any], store: KeyStore, settings: IdempotencySettings) -> Callable[..., Any]:
-    """Guard a handler with a synchronous store: views of Flask, sync or async, and sync views of Django."""
+    """Make a handler idempotent with a synchronous store: a view of Flask (sync or async) or a sync Django view."""
     from hookline.receive.idempotency.wsgi import IdempotencyMiddleware
 
     middleware = IdempotencyMiddleware(_no_app, store, settings)
@@ -126,7 +126,7 @@ def _call_flask(middleware: Any, view: Callable[[], Any]) -> Any:
 def _guarded_async(
     handler: Callable[..., Any], store: AsyncKeyStore, settings: IdempotencySettings
 ) -> Callable[..., Any]:
-    """Guard a handler with an async store: endpoints of Starlette, sync or async, and async views of Django."""
+    """Make a handler idempotent with an async store: a Starlette endpoint (sync or async) or an async Django view."""
     from hookline.receive.idempotency.asgi import IdempotencyMiddleware
 
     middleware = IdempotencyMiddleware(_no_app, store, settings)

@@ -130,7 +130,7 @@ class Hold:
     async def _begin_again(self) -> bool:
         """Take the key again if the store forgot it (evicted, or restarted without its log) and nobody else has it."""
         is_begun = not self.is_over and await self._is_begun()
-        if is_begun and self.is_over:  # the hold ended meanwhile, so release the key that was just taken
+        if is_begun and self.is_over:  # the hold ended during `_is_begun`, which took the key again: release it
             await settled(self._store.release(self.claim.key, self._token))
             return False
         return is_begun
@@ -209,7 +209,7 @@ def _check_store(store: Any, *, is_async: bool) -> None:
         )
 
 
-# ── threads ───────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the holder for threads ────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Holder(BaseHolder):
@@ -292,12 +292,12 @@ class Holder(BaseHolder):
             if outcome is False and not has_changed:
                 self._due.pop(hold, None)
                 self._unsaved.discard(hold)
-            elif hold in self._due:  # if the hold has ended meanwhile, it is no longer in `_due`
+            elif hold in self._due:  # a hold that ended during `work` is no longer in `_due`
                 self._due[hold] = time.monotonic() + (self._renew_after if outcome else self._retry_after)
         return outcome is not None
 
 
-# ── asyncio ───────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the holder for asyncio ────────────────────────────────────────────────────────────────────────────────────────
 
 
 class AsyncHolder(BaseHolder):

@@ -1,11 +1,11 @@
 """Decide whether the URL path of a request is below one of the paths in a setting (the entries), however the request
 spells it. No I/O.
 
-Servers, proxies and routers read paths differently: Starlette's `^/hooks$` also matches `/hooks` with a line break
-after it, Litestar removes double slashes, and a pattern may ignore case. If a router read a path as a guarded path and
-this module did not, a request could bypass the verifier. So this module tries every reading of a path, and the path is
-below an entry if one of its readings is. As a consequence, a request for another page may need a signature if its path
-has an odd spelling.
+Servers, proxies and routers interpret paths differently: Starlette's `^/hooks$` also matches `/hooks` with a line
+break after it, Litestar removes double slashes, and a pattern may ignore case. If a router sent a request to the
+handler of an entry, but this module did not recognize the path, the request could bypass the verifier. So this module
+tries every interpretation of a path. The path is below an entry if one of its interpretations is below the entry. As a
+consequence, a request for another page may need a signature if its path has an odd spelling.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import lru_cache
 from urllib.parse import unquote
 from uuid import UUID
 
-_PASSES = 3  # a path is read as it came, percent-decoded once, and percent-decoded twice
+_PASSES = 3  # versions of a path that are examined: as received, percent-decoded once, and percent-decoded twice
 _LONGEST = 2048  # characters; a longer path counts as below every entry, unless `_is_ordinary` matches it
 
 _is_ordinary = re.compile(r"(?:/[a-zA-Z0-9_-]+(?:\.[a-zA-Z0-9_-]+)*)+").fullmatch
@@ -91,7 +91,7 @@ def _value(name: str) -> str:
         return name
     digits = name
     with suppress(ValueError):
-        name, digits = str(UUID(name)), UUID(name).hex  # 32 decimal digits are also a number, which is read below
+        name, digits = str(UUID(name)), UUID(name).hex  # a UUID of 32 decimal digits can also be a number: see below
     # Pydantic allows underscores anywhere in a number, so they are removed.
     number = _zeros.sub(r"\1", _zeros_before_minus.sub("", digits.replace("_", "")))
     whole, _, fraction = number.partition(".")
@@ -103,13 +103,13 @@ def _value(name: str) -> str:
     return name
 
 
-# ── readings ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── interpretations of a path ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def _readings(path: str) -> Iterator[str]:
-    """Yield every way in which a server or router may read the path.
+    """Yield every form of the path that a server or router may use to find the handler.
 
-    The first result differs least from the path, the last one most.
+    The first form differs least from the path, the last form differs most.
     """
     if _is_ordinary(path):
         yield path.lower()

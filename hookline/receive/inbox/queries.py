@@ -39,7 +39,7 @@ def _advice(error: Any) -> str | None:
     return _MISSING if is_missing else None
 
 
-# ── once and accept ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── queries of `once` and `accept` ────────────────────────────────────────────────────────────────────────────────
 
 
 async def record(on: Adapter, scope: str, key: str) -> bool:
@@ -66,7 +66,7 @@ async def accept(
     return new
 
 
-# ── the worker ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── queries of the worker ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def claim(on: Adapter, token: str, lease: float) -> Claim | None:

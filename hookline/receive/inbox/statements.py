@@ -90,8 +90,8 @@ ON CONFLICT (scope, key) DO NOTHING RETURNING scope, key
 """
 ACCEPT, ACCEPT_AND_COUNT = Pair(_ACCEPT), _with(_ACCEPT, copy=_AND_COPY)
 
-# This runs before the handler, in the same transaction. So the row stays locked while the handler runs, and if the
-# handler commits by itself, the state "done" is committed too.
+# The worker runs this statement before the handler, in the same transaction. So the row stays locked while the handler
+# runs, and if the handler commits by itself, the state "done" is committed too.
 _FINISH = """
 UPDATE hookline_inbox_event
 SET state = 'done', token = NULL, body = NULL, headers = NULL, error = NULL, finished_at = NOW
@@ -100,7 +100,7 @@ RETURNING scope, key
 """
 FINISH, FINISH_AND_COUNT = Pair(_FINISH), _with(_FINISH, _AND_EFFECT)
 
-# ── the worker ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── statements of the worker ──────────────────────────────────────────────────────────────────────────────────────
 
 # The error `:died` stays in the row only if this worker dies: every other end of the attempt overwrites it. A row that
 # the handler of another worker has locked is skipped, even if its claim has expired.
@@ -113,8 +113,8 @@ WHERE id = (
 RETURNING id, scope, key, event_type, body, headers, attempts, MICROS(accepted_at), ELAPSED(budget_from)
 """)
 
-# This runs after the handler. If the handler rolled back, the state is no longer "done", and the worker must roll back
-# what the handler wrote after its rollback.
+# The worker runs this query after the handler. If the handler rolled back, the state is no longer "done", and the
+# worker must roll back what the handler wrote after its own rollback.
 FINISHED = Pair("SELECT 1 FROM hookline_inbox_event WHERE id = :id AND state = 'done'")
 
 RETRY = Pair("""
@@ -150,7 +150,7 @@ WHERE id = :id AND state = 'dead'
 RETURNING 1
 """)
 
-# ── clean ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── clean-up ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _clean(table: str, id_: str, at: str, only: str = "") -> Pair:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 _lock = threading.Lock()
 _idle: weakref.WeakSet[IdleWorker] = weakref.WeakSet()
-# Without this, a child that is forked while another thread holds the lock would wait forever.
+# Without these hooks, a child that is forked while another thread holds `_lock` would wait forever for the lock.
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 

@@ -106,9 +106,9 @@ class SqliteKeys:
             held = _read(conn, key)
             answer = _judge(held, fingerprint, token)
             if not isinstance(answer, keys.Fresh) and not (held and held.is_too_far):
-                return answer  # most copies end here, without the write lock
-            # NORMAL does not flush to the disk. Only a crash of the machine can lose the row, and such a crash also
-            # ends the handler.
+                return answer  # most copies of a request get their answer here, without the write lock
+            # With `synchronous = NORMAL`, a commit does not flush to the disk. Only a crash of the machine can lose
+            # the row, and a crash of the machine also ends the handler.
             with _writing(conn, "NORMAL"):
                 held = _read(conn, key)
                 answer = _judge(held, fingerprint, token)

@@ -31,8 +31,8 @@ LARGE = 16 * 1024  # bytes; larger payloads count against the budget of bytes, s
 # Silent lanes have a pool of slots. If more than `CROWD` of these slots are used, or more than 1 / `CROWDED` of them, each
 # silent lane may hold only one slot.
 CROWD, CROWDED = 64, 4
-# A claim starts at most this many requests more to silent lanes than silent lanes have answered since the last claim. So
-# a claim that finds a thousand endpoints that hang stays short, and other messages do not wait for it.
+# Maximum requests that a claim starts to silent lanes, in addition to one for each answer of a silent lane since the
+# last claim. So a claim that finds a thousand endpoints that hang stays short, and other messages do not wait for it.
 SILENT_STARTS = 16
 MAX_LANES = 4096  # lanes that a worker remembers, plus those that hold slots
 
@@ -86,7 +86,7 @@ class _Pool:
         # By application: endpoints that wait because the application may hold no more slots or bytes. The endpoint that
         # has waited longest comes first.
         self.lines: dict[int, dict[int, None]] = {}
-        self.freed: Counter[int] = Counter()  # by application: slots that were freed since a lane in line was woken
+        self.freed: Counter[int] = Counter()  # by application: freed slots for which no waiting lane was woken yet
 
     @property
     def free(self) -> int:
@@ -147,15 +147,16 @@ class Slots:
         self._windows: dict[int, Window] = {}  # by endpoint; the lane whose result came last is the last one
         self._held: Counter[int] = Counter()  # by endpoint
         self._held_bytes: Counter[int] = Counter()  # bytes of large payloads, by endpoint
-        # Lanes that answer and hold slots, by endpoint: when the last result came, or the first request started. The
-        # earliest comes first.
-        self._since: dict[int, tuple[float, int]] = {}  # with the application
+        # Lanes that answer and hold slots, by endpoint: the time when the last result came, or the first request
+        # started, and the application. The earliest time comes first.
+        self._since: dict[int, tuple[float, int]] = {}
         self._full_lanes: set[int] = set()  # endpoints that wait because they hold as many slots as one lane may
         self._heavy: set[int] = set()  # endpoints whose next delivery has a large payload that did not fit
         self._silent_answers = 0  # answers of silent lanes since the last claim
         self._freed: set[int] = set()  # endpoints of which a slot was freed since the last claim began
-        # Endpoints that a claim has refused because of their own slots, although one was freed while the claim ran. The
-        # request whose end would wake them has ended.
+        # Endpoints that a claim refused because each held as many slots as one lane may, although one of these slots
+        # was freed while the claim ran. The next call of `next_in_line` returns them: perhaps no request is left whose
+        # end would wake them.
         self._ready: set[int] = set()
 
     @property
@@ -250,7 +251,7 @@ class Slots:
 
     def _learn(self, no: int, app_no: int, now: float, *, answered: bool, timed_out: bool) -> None:
         window = self._windows.pop(no)
-        self._windows[no] = window  # as the last one
+        self._windows[no] = window  # move it to the end: its result is the latest
         if answered:
             window.on_answer(self._lane_limit)
             self._silent_answers += not self.answers(no)

@@ -176,7 +176,7 @@ class Division:
         if admission.quota > room:
             return replace(admission, quota=room)
         if silent and admission.quota == own and not admission.counted:
-            # The lane takes its last slots. Do not look at it again in the next claim.
+            # The lane takes all slots that it may still hold, so the next claim need not look at it.
             return replace(admission, rest_at=self._retry_at(), lane_full=True)
         return admission
 

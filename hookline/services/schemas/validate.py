@@ -106,7 +106,7 @@ def _check_bounds(field: str, bounds: Bounds) -> None:
 
 
 def _check_form(field: str, schema: Any) -> None:
-    # This must come before the library call, because the library would fetch an unknown dialect.
+    # This check must come before the library call, because the library would fetch an unknown dialect.
     if isinstance(schema, dict) and schema.get("$schema", _DIALECTS[0]) not in _DIALECTS:
         raise InvalidInput(f"$schema is not one of {', '.join(_DIALECTS)}", field=field)
     try:

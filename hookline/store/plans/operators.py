@@ -115,8 +115,9 @@ class Operators(Plans):
 
     @changes
     def take_guess(self, rules: Mapping[bytes, Lock]) -> Plan[datetime | None]:
-        """Count a login attempt for each subject: a hash that stands for a name, a network, both, or a browser. The
-        attempt is counted before the password is checked. Otherwise parallel attempts would bypass the limit.
+        """Count a login attempt for each subject: a hash that stands for a name, a network, both, or a name and a
+        browser. The attempt is counted before the password is checked. Otherwise parallel attempts would bypass the
+        limit.
 
         If a subject is locked out, count nothing and return the time at which its lockout ends. The caller must not
         check the password then. `rules` has a pure function for each subject, which returns its new count and lockout.

@@ -1,5 +1,5 @@
 """Record the outcomes of attempts. If the database refuses the data of one outcome, the others are still recorded, and
-that one is recorded without the data of the response. Each engine writes the batch in its own way."""
+the refused outcome is recorded without the data of the response. Each engine writes the batch in its own way."""
 
 from __future__ import annotations
 

@@ -18,11 +18,11 @@ NEEDS_SESSIONS = (
     "the connection pooler runs in transaction or statement mode, and Hookline needs session mode: "
     "set pool_mode = session for this database, or use the URL of PostgreSQL itself"
 )
-# A session of the server does not know a statement that was prepared in another session.
+# Errors that say that a connection got another session of the server. A statement is prepared in one session only.
 MOVED = (pg.InvalidSQLStatementNameError, pg.DuplicatePreparedStatementError)
 
 _SESSION = "SELECT pg_backend_pid()"
-_ROUNDS = 4  # a busy pooler may give two connections different sessions for a while
+_ROUNDS = 4  # number of comparisons; a busy pooler may give two connections different sessions for a while
 _TRACKED = {"application_name", "timezone"}  # settings that PgBouncer always accepts
 
 

@@ -55,9 +55,9 @@ class Contents(Struct, frozen=True, kw_only=True):
 
     version: int
     messages: int
-    newest_message: datetime | None  # when it was created
+    newest_message: datetime | None  # when the newest message was created
     open_deliveries: int
-    dead_letters: int  # without the resolved ones
+    dead_letters: int  # number of unresolved dead letters
     heads: frozenset[bytes]  # the first bytes of the encrypted values, which name their keys
     sources: tuple[str, ...]  # the outboxes of applications' SQLite files
 

@@ -17,8 +17,8 @@ _STATEMENTS = 512  # prepared statements that each connection caches
 _CHECKPOINT_PAGES = 4000
 _OLDEST = (3, 37, 0)  # the first SQLite release with STRICT tables
 
-# The writer polls for the lock itself at short intervals (see `writer.py`). Its busy timeout is short, because it must
-# not wait long for readers at a checkpoint.
+# Milliseconds that SQLite waits for a lock on the writer's connection. They are few, because a checkpoint must not wait
+# long for readers. For the write lock, the writer itself tries again at short intervals (see `writer.py`).
 WRITER_BUSY_MS = 20
 READER_BUSY_MS = 5000
 

@@ -28,7 +28,8 @@ from hookline.store.sqlite.transaction import READ, Tx, numbers
 log = structlog.get_logger()
 
 _DAY = 86_400_000_000
-_LOST = -1  # The epoch of a lost lease's outcome. No lane has it, so the outcome does not change the lane's health.
+# The epoch of a lost lease's outcome. No lane has this epoch, so the outcome does not change the lane's health.
+_LOST = -1
 _LATE = timedelta(seconds=1)
 
 

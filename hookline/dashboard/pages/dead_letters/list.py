@@ -269,7 +269,7 @@ def _buttons(context: PageContext, filters: FilterInput, letter: DeadLetter) -> 
     return tag("div", replay, resolve if letter.resolved_at is None else None, class_="actions")
 
 
-# ── one dead letter ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── link to one dead letter ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 @get("/dead-letters/{dead_letter_id}", portal=True)

@@ -131,7 +131,7 @@ async def send_test(context: PageContext, form: Form) -> Done:
 # ── secret ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-# Both actions are POSTs, so that no browser history or cache stores the secret.
+# Showing and rotating a secret are POSTs, so that no browser history or cache stores the secret.
 
 
 @post("/endpoints/{endpoint_id}/secret", portal=True)

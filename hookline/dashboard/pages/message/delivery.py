@@ -194,8 +194,8 @@ def _facts(view: DeliveryView) -> Safe:
 def timeline(history: DeliveryHistory, now: datetime) -> Safe | None:
     """Draw the time from the acceptance of the message to the end of the delivery, or until now.
 
-    Return None if the first attempt ended the delivery and the lane was never held meanwhile, because the chart of the
-    attempt's phases shows the same time.
+    Return None if the first attempt ended the delivery and the lane was never held until then, because the chart of
+    the attempt's phases shows the same time.
     """
     found = explain.stretches(history, now)
     ended_at_once = len(history.attempts) == 1 and history.delivery.state not in OPEN

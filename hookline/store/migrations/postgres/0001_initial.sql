@@ -83,7 +83,7 @@ CREATE INDEX endpoint_headers_key ON hookline.endpoint (substring(headers FROM 1
 CREATE INDEX endpoint_url_key ON hookline.endpoint (substring(sealed_url FROM 1 FOR 5), id) WHERE sealed_url IS NOT NULL;
 
 -- History is partitioned by day. `hookline.make_partitions` creates partitions for some days ahead. The default
--- partition stores rows of missing days.
+-- partition stores the rows of days that have no partition.
 CREATE TABLE hookline.message (
     seq          bigint GENERATED ALWAYS AS IDENTITY,
     id           text COLLATE "C" NOT NULL,

@@ -150,9 +150,10 @@ WITH p AS MATERIALIZED (
        FOR NO KEY UPDATE SKIP LOCKED),
      rest AS MATERIALIZED (
        SELECT endpoint_no, min(due_at) AS floor FROM cand WHERE id NOT IN (SELECT id FROM took) GROUP BY endpoint_no),
-     -- Inserts one wake token per lane for the deliveries that this claim does not take. Its time is not in the past,
-     -- because an old time would move the lane ahead of others. If `rest_at` is NULL, no wake token is inserted here.
-     -- If the lane has too many requests in flight, the transaction that records the end of one inserts it.
+     -- Inserts one wake token per lane for the deliveries that this claim does not take. The time of the wake token is
+     -- not in the past, because an old time would move the lane ahead of others. A lane whose `rest_at` is NULL gets no
+     -- wake token here. If such a lane has too many requests in flight, the transaction that records the end of one of
+     -- these requests inserts the wake token.
      armed AS (
        INSERT INTO hookline.wake (app_no, endpoint_no, at, floor)
        SELECT p.app_no, t.endpoint_no, greatest(now(), t.floor, p.rest_at), t.floor
@@ -186,13 +187,14 @@ CROSS JOIN LATERAL (
   OFFSET 0) m
 
 -- name: claim_return
--- Large payloads that do not fit: their deliveries stay in the lane. The claim writes the wake token.
+-- Ends the leases of deliveries whose large payloads do not fit the byte budget. These deliveries stay in their lanes.
+-- The claim inserts wake tokens for these lanes separately.
 UPDATE hookline.delivery SET state = 0, claim = NULL, lease_until = NULL, counted = false
 WHERE id = ANY ($1::bigint[]) AND state + 0 = 2 AND claim = $2::bigint
 
 -- name: claim_bury
--- Deliveries that this claim has leased and that must not be sent: their payload is gone, or their time budget is over.
--- $3 reason, $4 detail.
+-- Turns deliveries that this claim has leased into dead letters, because they must not be sent: their payload was
+-- deleted, or their time budget is over. $3 reason, $4 detail.
 WITH gone AS (
        DELETE FROM hookline.delivery WHERE id = ANY ($1::bigint[]) AND state + 0 = 2 AND claim = $2::bigint RETURNING *),
      turns AS (

@@ -1,8 +1,10 @@
--- The clock was set back: move the stored times of the future back too. Past times stay.
+-- Notice that the database's clock was set back. Then move stored times that are in the future back by the same amount.
+-- Stored times that are in the past stay as they are.
 
 -- name: clock_seen
--- `clock_timestamp()`, because `now()` is older than the last look of another process if this transaction had to wait.
--- A message's `created_at` is a time that the clock has shown.
+-- Reads `clock_timestamp()` and not `now()`, which is the start of this transaction. If the transaction had to wait,
+-- another process may have stored a later `at` since then, and the clock would seem to be set back. The `created_at` of
+-- the newest message is also a time that the clock has shown.
 SELECT at, clock_timestamp() AS now, back > interval '0' AS moving, was_at,
        (SELECT max(created_at) FROM hookline.message) AS newest
 FROM hookline.clock
@@ -14,7 +16,7 @@ INSERT INTO hookline.clock (at) VALUES (clock_timestamp()) ON CONFLICT DO NOTHIN
 UPDATE hookline.clock SET at = clock_timestamp() WHERE at < clock_timestamp() - interval '1 s'
 
 -- name: clock_move_lanes
--- Locked in the order of endpoint numbers, as in record.
+-- Locks the lanes in the order of endpoint numbers, as the statements of record.sql do.
 UPDATE hookline.lane
 SET failing_since = failing_since - $1::interval, opened_at = opened_at - $1, probe_at = probe_at - $1, window_at = window_at - $1,
     waiting_floor = waiting_floor - $1, tat = tat - $1, held_until = held_until - $1, pace_at = pace_at - $1,
@@ -50,9 +52,10 @@ SET was_at = $2::timestamptz, at = clock_timestamp(), back = $1::interval, moved
     last_id = coalesce((SELECT max(id) FROM hookline.delivery), 0)
 
 -- name: clock_move_deliveries
--- $1 maximum deliveries, $2 seconds of a lease. A delivery that was never sent and that was not due when the clock was set
--- back has a `deliver_at`: a time that its publisher chose stays. A lease that can be of the new clock stays too. `was_at`
--- is some seconds older than the jump.
+-- $1 maximum deliveries, $2 length of a lease in seconds. Skips a delivery that was never sent and that was not due
+-- when the clock was set back: its publisher chose the due time (`deliver_at`). `was_at` may be some seconds earlier
+-- than the latest time that the clock showed, so one minute is added to it. A lease that ends within $2 seconds from
+-- now is not moved, because it may have been made after the clock was set back.
 WITH x AS MATERIALIZED (
        SELECT id FROM hookline.delivery
        WHERE id > (SELECT moved_id FROM hookline.clock) AND id <= (SELECT last_id FROM hookline.clock)

@@ -90,7 +90,7 @@ WHERE a.org_id = :org_id::text AND (:app_no::bigint IS NULL OR a.no = :app_no)
 ORDER BY a.no LIMIT :max_rows::integer
 
 -- name: dead_attempts
--- No attempt is older than the message.
+-- No attempt is older than the message, so PostgreSQL can skip older partitions.
 SELECT t.*, e.id AS endpoint_id, e.url AS endpoint_url FROM hookline.attempt t JOIN hookline.endpoint e ON e.no = t.endpoint_no
 WHERE t.message_id = :message_id::text AND t.delivery_id = :dead_id::bigint AND t.recorded_at >= :accepted_at::timestamptz
 ORDER BY t.number DESC, t.id DESC LIMIT :max_rows::integer

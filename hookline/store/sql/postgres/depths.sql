@@ -36,7 +36,8 @@ SELECT now() AS at, s.waiting - s.scheduled AS pending, s.scheduled, s.due, s.ol
 FROM sums s
 
 -- name: depths_kept
--- If the clock was set back, the result is from the future. It is old then.
+-- If the clock was set back after the count, `at` is in the future. `abs` makes the age positive, so that such a result
+-- does not count as new.
 SELECT data, abs(extract(epoch FROM now() - at))::float8 AS age FROM hookline.depths
 
 -- name: depths_guard

@@ -211,8 +211,8 @@ LEFT JOIN LATERAL (
   AND (:tag::text IS NULL OR :tag = ANY (m.tags))
 
 -- name: attempted_messages
--- Lists a message at its first attempt at the endpoint, so later attempts do not move the message in the list. An
--- attempt is never older than its message: this condition spares older partitions.
+-- Lists a message at its first attempt at the endpoint, so later attempts do not move the message in the list. No
+-- attempt is older than its message, so the condition on `p.recorded_at` lets PostgreSQL skip older partitions.
 -- include: attempted_messages_shown
 WHERE t.endpoint_no = :of::bigint AND t.id < :near::text AND t.id >= :far::text AND t.number = 1
 -- include: attempted_messages_filter

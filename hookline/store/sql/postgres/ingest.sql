@@ -45,9 +45,9 @@
        FROM d GROUP BY app_no, endpoint_no)
 
 -- name: ingest
--- Keys are inserted before event ids, each sorted, so that concurrent batches wait for each other in one order. A
--- message that is missing in the result was refused: see `Ingest._refused`. $14 idempotency window in seconds, $15 the
--- deployment's max age, $16 the messages' ages.
+-- Inserts idempotency keys before event ids, and sorts both, so that concurrent batches do not deadlock. A message that
+-- is missing in the result was refused: see `Ingest._refused`. $14 idempotency window in seconds, $15 the deployment's
+-- max age, $16 the messages' ages.
 WITH settings AS (SELECT $15::float8 AS max_age, $16::jsonb AS ages),
      m AS MATERIALIZED (
        SELECT u.*, a.org_id

@@ -73,7 +73,8 @@ WITH r AS MATERIALIZED (
        FROM gone WHERE kind = 2),
      kept AS (
        UPDATE hookline.delivery d
-       -- If the clock was set back while the request ran, the worker's idea of the time is ahead: see `rules/set_back.py`.
+       -- If the clock was set back while the request ran, `reckoned` (the worker's estimate of the time) is too late:
+       -- see `rules/set_back.py`.
        SET state = 1, attempts = d.attempts + r.spent, sent = d.sent + 1,
            due_at = CASE WHEN r.reckoned > now() + interval '1 s' THEN r.due_at - (r.reckoned - now()) ELSE r.due_at END, last_delay = r.delay,
            last_status = r.status, claim = NULL, lease_until = NULL, counted = false

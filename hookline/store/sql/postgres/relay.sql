@@ -9,8 +9,9 @@ SELECT pg_try_advisory_xact_lock(1214542, 1)
 -- part: application
 -- Finds the application of the row `o` by id or uid. If the row names no organization, a uid is found only if there is
 -- exactly one organization. $1 is the id of the management organization, which Hookline creates for itself: its
--- applications deliver operational webhooks and alerts. It is not counted, and its applications are found only if the
--- row names it. The search by id has no other condition in its WHERE, so that the planner uses the index on ids.
+-- applications deliver operational webhooks and alerts. The management organization is not counted, and its
+-- applications are found only if the row names that organization. The search by id has no other condition in its
+-- WHERE, so that the planner uses the index on ids.
 coalesce(
          (SELECT CASE WHEN a.deleted_at IS NULL AND (a.org_id = o.org_id OR o.org_id IS NULL AND a.org_id <> $1::text)
                       THEN a.no END
@@ -71,10 +72,10 @@ WITH picked AS MATERIALIZED (
      -- include: relay_read
 
 -- name: relay_move
--- Moves the rows that `relay_find` found and that were checked: rows that still exist are deleted and become messages.
--- The lock is taken before a row with an order is locked. If the snapshot still shows a row that another relay has
--- moved, the row is gone when its lock is requested. $12 the rows' numbers, $13 the deployment's max age, $14
--- the messages' ages.
+-- Deletes rows that `relay_find` found and that the relay has checked, and turns them into messages. Handles
+-- ordered rows only if it gets the advisory lock (see `relay_guard`), which it tries to take before it locks the rows.
+-- If the snapshot still shows a row that another relay has deleted, this statement skips the row when it tries to lock
+-- it. $12 the rows' numbers, $13 the deployment's max age, $14 the messages' ages.
 WITH settings AS (SELECT $13::float8 AS max_age, $14::jsonb AS ages),
      u AS MATERIALIZED (
        SELECT u.*

@@ -4,8 +4,9 @@
 SELECT pg_try_advisory_xact_lock(1214543, :lock::integer)
 
 -- name: sweep_leases_find
--- Read without locks, because lanes are locked before deliveries, as in record. $2 is longer than any lease lasts: a
--- lease that ends more than $2 seconds from now was made while the clock was ahead. $3 seconds since the end of a lost lease.
+-- Takes no locks, because the lanes must be locked before the deliveries, as in record.sql. $1 maximum rows. $2 more
+-- seconds than any lease lasts: a lease that ends more than $2 seconds from now was made while the clock was ahead. $3
+-- seconds after its end at which a lease counts as lost.
 (SELECT id, endpoint_no, counted FROM hookline.delivery
  WHERE state = 2 AND lease_until <= now() - make_interval(secs => $3::float8) ORDER BY lease_until LIMIT $1::integer)
 UNION ALL
@@ -14,8 +15,8 @@ UNION ALL
 LIMIT $1::integer
 
 -- name: sweep_leases_back
--- A delivery whose lease expired goes to the end of its lane. If it stalled its worker, it does not stall the next
--- worker at once.
+-- A delivery whose lease expired goes to the end of its lane. So a delivery that stalled its worker does not stall the
+-- next worker at once.
 WITH x AS MATERIALIZED (
        SELECT id, app_no, endpoint_no, counted FROM hookline.delivery
        WHERE id = ANY ($1::bigint[]) AND state + 0 = 2
@@ -133,7 +134,8 @@ WITH RECURSIVE token (endpoint_no) AS (
 DELETE FROM hookline.wake WHERE id = ANY (ARRAY(SELECT id FROM locked))
 
 -- name: sweep_failing_dead
--- Only dead letters since the endpoint was last resumed or enabled count. Earlier ones may have caused the last pause.
+-- Counts only the dead letters since the endpoint was last resumed or enabled, because earlier dead letters may have
+-- caused the last pause.
 WITH many AS (
        SELECT endpoint_no FROM hookline.dead_letter
        WHERE died_at > now() - interval '1 day' AND reason NOT IN ('budget_exhausted', 'endpoint_deleted')

@@ -24,7 +24,8 @@ SELECT l.*, (SELECT a.org_id FROM hookline.endpoint e JOIN hookline.application 
 FROM hookline.alert l
 
 -- name: alerts_firing
--- This must use the index of firing alerts. SQLite does so only with the condition on the name and with `+` before id.
+-- This statement must use the index of firing alerts. SQLite uses that index only with the condition on the name and
+-- with `+` before id.
 -- include: alert_shown
 WHERE resolved_at IS NULL AND name > '' ORDER BY +id
 

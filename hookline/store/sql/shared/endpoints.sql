@@ -4,8 +4,8 @@
 SELECT count(*) FROM (SELECT 1 FROM hookline.endpoint WHERE app_no = :app_no AND deleted_at IS NULL LIMIT :max_rows) counted
 
 -- name: endpoint_insert
--- The application's row is locked: its deletion waits and then finds this endpoint too. No row: the uid is taken, or
--- the application was deleted.
+-- Locks the application's row, so that a concurrent deletion of the application waits and then deletes this endpoint
+-- too. Returns no row if the uid is taken, or if the application was deleted.
 INSERT INTO hookline.endpoint (id, app_no, status, url, sealed_url, uid, description, version, event_types, channels,
                                throttle_rate, concurrency, ordering, on_death, scheme, secrets, headers, metadata, policy,
                                created_at, updated_at)
@@ -21,7 +21,7 @@ INSERT INTO hookline.lane (endpoint_no, app_no, status, throttle_rate, concurren
 SELECT :no, a.no, :status, :throttle_rate, :concurrency, a.throttle_rate FROM hookline.application a WHERE a.no = :app_no
 
 -- name: endpoint_update
--- No row: the uid is taken.
+-- Returns no row if the uid is taken.
 UPDATE hookline.endpoint
 SET url = :url, sealed_url = :sealed_url, uid = :uid, description = :description, version = :version,
     event_types = :event_types::text[], channels = :channels::text[], throttle_rate = :throttle_rate,

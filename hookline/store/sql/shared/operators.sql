@@ -1,7 +1,7 @@
 -- Operators, their sessions, and failed logins.
 
 -- name: operator_insert
--- No row: the name is taken, or the organization does not exist.
+-- Returns no row if the name is taken, or if the organization does not exist.
 INSERT INTO hookline.operator (name, org_id, role, password, created_at, sessions_after)
 SELECT :name, o.id, :role, :password, now(), now() FROM hookline.organization o WHERE o.id = :org_id
 ON CONFLICT DO NOTHING

@@ -1,5 +1,5 @@
--- Pulses: the work of each process, and their aggregation into minutes. Activity: the outcomes of attempts by
--- endpoint.
+-- Pulses: the counters of each process, and their sums for each minute. Activity: numbers of attempts by endpoint,
+-- time interval and outcome.
 
 -- name: pulse_add
 -- ON CONFLICT: a process may write two pulses while the clock stands still.

@@ -12,7 +12,8 @@ WHERE l.endpoint_no = ANY (:nos::bigint[]) AND l.status = 0 AND :most::integer <
 ORDER BY l.endpoint_no
 
 -- name: record_died_since_resume
--- Dead letters from before the last resume caused the last pause and do not count for the next.
+-- Counts only the dead letters since the endpoint was last resumed or enabled, because earlier dead letters may have
+-- caused the last pause.
 SELECT count(*) FROM (
   SELECT d.reason FROM hookline.dead_letter d
   WHERE d.endpoint_no = :no AND d.died_at > now() - interval '1 day'

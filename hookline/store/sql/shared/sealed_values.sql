@@ -1,7 +1,7 @@
 -- The statements `sealed_...` count and read encrypted values by the key that encrypted them. The head of a value is
 -- its first five bytes, which name its key. `start` and `stop` are a range of heads: the head of one configured key, or
--- the heads before, between or after those of configured keys. Values with such other heads belong to unknown keys or
--- are not encrypted.
+-- the heads before, between or after those of configured keys. A value whose head belongs to no configured
+-- key was encrypted by an unknown key, or is not encrypted.
 --
 -- The other statements are about token secrets, which do not encrypt: they sign and verify API tokens. The table
 -- `older_secret` has the token secrets that no longer sign new tokens, but still verify the tokens that they signed.

@@ -1,5 +1,5 @@
--- Tasks: long work in steps. Each step is one transaction with its work and its progress. The lock on the task's row
--- is the lease.
+-- Tasks: long work in steps. Each step is one transaction, which does a part of the work and stores the progress. The
+-- transaction locks the task's row, so that no other worker runs a step of the same task.
 
 -- part: task_shown
 FROM hookline.task t JOIN hookline.application a ON a.no = t.app_no LEFT JOIN hookline.endpoint e ON e.no = t.endpoint_no

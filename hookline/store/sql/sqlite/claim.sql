@@ -1,4 +1,5 @@
--- Claim: one transaction. `rules/lane/admission.py` decides how many deliveries it may take from each lane.
+-- Claim: one transaction. `rules/lane/admission.py` decides how many deliveries the claim may take from each
+-- lane.
 
 -- name: claim_tokens
 SELECT endpoint_no, app_no FROM wake WHERE at <= ? ORDER BY at, id LIMIT ?;

@@ -78,7 +78,8 @@ SELECT d.endpoint_no, count(*) FROM dead_letter d INDEXED BY dead_letter_age
  GROUP BY d.endpoint_no HAVING count(*) > :pause_dead;
 
 -- name: sweep_failing_since_resume
--- Only dead letters since the endpoint was last resumed or enabled count. Earlier ones may have caused the last pause.
+-- Counts only the dead letters since the endpoint was last resumed or enabled, because earlier dead letters may have
+-- caused the last pause.
 SELECT count(*) FROM dead_letter d
  WHERE d.endpoint_no = :no AND d.reason NOT IN ('budget_exhausted', 'endpoint_deleted')
    AND d.died_at > max(:since, coalesce((SELECT max(e.at) FROM lane_event e

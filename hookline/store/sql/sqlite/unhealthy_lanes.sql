@@ -10,9 +10,9 @@ SELECT n.endpoint_no, n.status > 0 OR n.circuit IN (1, 2) OR coalesce(n.held_unt
  LIMIT :max_rows;
 
 -- name: unhealthy_lanes_dead
--- Lanes with the most dead letters first. It visits a limited number of endpoints with dead letters, one by one along
--- the index, and counts a limited number of dead letters of each. It covers all organizations, one of them, or one
--- application.
+-- Lanes with the most dead letters first. The statement visits a limited number of endpoints with dead letters, one by
+-- one along the index, and counts a limited number of dead letters of each endpoint. It covers all organizations, one
+-- organization, or one application.
 WITH RECURSIVE w (id, app_no, endpoint_no) AS (
   SELECT id, app_no, endpoint_no FROM dead_letter WHERE app_no <= :last AND id = (
     SELECT l.id FROM dead_letter l WHERE l.resolved_at IS NULL AND l.app_no >= :first
