@@ -180,7 +180,7 @@ class World:
             token = heapq.heappop(tokens)
             if armed[token[2]] == token[0]:  # otherwise the token was consumed together with an earlier one
                 read[token[2]] = token
-        due = division.startable(read)[: self.slots.free]
+        due = division.startable(read, self.slots.free)
         for no in due:
             del read[no]
             armed[no] = None

@@ -77,7 +77,7 @@ class Recorder:
         while not (self._closing and self.waiting == 0):
             await self._added.wait()
             self._added.clear()
-            while self.waiting or self._slots.has_ready:
+            while self.waiting or (self._slots.has_ready and not self._closing):
                 await self._write()
 
     def close(self) -> None:
@@ -145,6 +145,8 @@ class Recorder:
                 middle = len(batch) // 2
                 await self._write_or_keep(batch[:middle], queue, write)
                 await self._write_or_keep(batch[middle:], queue, write)
+            elif not batch:  # only lanes were to be woken; each of them is checked again a little later
+                self._slots.leave_line(self._slots.next_in_line(()))
         else:
             self._outage.passed()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from hookline.model.deliveries import LeasedDelivery, SlotBudgets
 from hookline.model.endpoints import Endpoint
 from hookline.store.postgres.claim import _MAX_TOKENS
@@ -91,3 +93,39 @@ async def test_a_record_without_results_wakes_lanes(scene: Scene) -> None:
     lane = await other(scene)
     await scene.store.pipeline.record([], wake={lane.no})
     assert [row["at"] <= await scene.store.now() for row in await scene.tokens(lane)] == [True]
+
+
+async def test_lanes_that_answer_do_not_take_all_places_of_a_claim(scene: Scene) -> None:
+    known = [await scene.endpoint(channels=["busy"]) for _ in range(20)]
+    await scene.send(30, channels=["busy"])
+    new = await other(scene)
+    await scene.send(1, channels=["other"])
+    for _ in range(5):
+        if new.no in lanes_of(await claim(scene, *known, want=6)):
+            return
+    raise AssertionError("the new lane was not served in five claims")
+
+
+async def test_messages_that_cannot_be_sent_do_not_delay_the_others_of_a_silent_lane(scene: Scene) -> None:
+    lane = await other(scene)
+    *late, good = await scene.send(6, channels=["other"])
+    for message in late:
+        await scene.raw.execute(
+            "UPDATE delivery SET expires_at = $1 WHERE message_id = $2", await scene.store.now(), message
+        )
+    budgets = replace(a_budget(), waiting=2000)
+    claimed = [job for _ in range(8) for job in (await scene.store.pipeline.claim(512, budgets)).jobs]
+    assert [job.message_id for job in claimed] == [good]
+    assert await scene.tokens(lane) == []
+
+
+async def test_a_worker_does_not_sleep_while_it_has_refused_only_a_part_of_the_crowd(scene: Scene) -> None:
+    made = await crowd(scene)
+    budgets = replace(a_budget(), held_by_lane={endpoint.no: 1 for endpoint in made})
+    for _ in range(CROWD):
+        batch = await scene.store.pipeline.claim(512, budgets)
+        assert not batch.jobs
+        if batch.next_at is not None and batch.next_at > batch.now:
+            break
+    due = await scene.raw.value("SELECT count(*) FROM wake WHERE at <= $1", batch.now)
+    assert due == 0

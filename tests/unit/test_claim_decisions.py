@@ -55,20 +55,29 @@ def silent_crowd(starts: int, *answering: int, window: int = 8) -> Division:
 
 
 @pytest.mark.parametrize(
-    ("starts", "lanes", "expected"),
+    ("starts", "limit", "expected"),
     [
-        (4, range(1, 10), [7, 3, 1, 2, 8, 9]),
-        (5, range(1, 10), [7, 3, 1, 2, 4, 8, 9]),
-        (7, range(1, 10), [7, 3, 1, 2, 4, 5, 6, 8, 9]),
-        (0, range(1, 10), [7, 3]),
-        (1, range(1, 10), [7, 3, 1]),
+        (4, 100, [1, 2, 8, 9, 3, 7]),
+        (5, 100, [1, 2, 4, 8, 9, 3, 7]),
+        (7, 100, [1, 2, 4, 5, 6, 8, 9, 3, 7]),
+        (8, 100, [1, 2, 4, 5, 6, 8, 9, 3, 7]),
+        (0, 100, [3, 7]),
+        (1, 100, [1, 3, 7]),
+        (7, 6, [1, 2, 8, 9, 3, 7]),
+        (7, 2, [1, 3]),
+        (7, 1, [1]),
     ],
 )
-def test_a_claim_serves_lanes_that_answer_and_the_first_and_last_silent_lanes(
-    starts: int, lanes: range, expected: list[int]
+def test_a_claim_serves_the_first_and_the_last_silent_lanes_and_lanes_that_answer(
+    starts: int, limit: int, expected: list[int]
 ) -> None:
-    found = silent_crowd(starts, 3, 7).startable(lanes)
-    assert (sorted(found[:2]), found[2:]) == ([3, 7], expected[2:])
+    assert silent_crowd(starts, 3, 7).startable(range(1, 10), limit) == expected
+
+
+def test_lanes_that_answer_leave_half_of_a_claim_to_silent_lanes() -> None:
+    division = silent_crowd(16, *range(1, 50))
+    assert division.startable(range(1, 53), 10) == [50, 51, 52, *range(1, 8)]
+    assert division.startable([*range(1, 50), *range(60, 80)], 10) == [60, 61, 62, 78, 79, *range(1, 6)]
 
 
 @given(st.integers(0, 40), st.integers(1, 40), st.integers(0, 10), st.integers(1, 8))
@@ -81,13 +90,23 @@ def test_silent_lanes_share_the_starts_of_a_claim_evenly(starts: int, silent: in
     assert max(quotas) - min(quotas) <= 1
 
 
-def test_a_silent_lane_that_takes_its_last_slots_waits_for_one_of_them() -> None:
-    taken, part = (
-        silent_crowd(9, window=3).admissions(healthy(2))[0],
-        silent_crowd(4, window=3).admissions(healthy(2))[0],
-    )
-    assert (taken.quota, taken.lane_full, taken.rest_at) == (3, True, NOW + REFUSED_PAUSE)
-    assert (part.quota, part.lane_full, part.rest_at) == (2, False, NOW)
+def test_a_silent_lane_that_took_its_last_slots_waits_for_one_of_them() -> None:
+    division = silent_crowd(9, window=3)
+    lane = healthy(1)[0]
+    (admission,) = division.admissions([lane])
+    assert (admission.quota, admission.last_slots, admission.rest_at) == (3, True, NOW)
+    again = division.admit(lane, 1, again=True)
+    assert (again.quota, again.lane_full, again.rest_at) == (0, True, NOW + REFUSED_PAUSE)
+    division.take(lane, -1)  # fewer deliveries could be sent than were allowed
+    assert division.admit(lane, 1, again=True).quota == 1
+
+
+def test_a_claim_decides_when_to_look_again_at_lanes_without_regard_to_its_starts() -> None:
+    division = silent_crowd(1)
+    paced = Lane(endpoint_no=1, app_no=7, app_rate=1.0)
+    division.add_paces(division.unpaced([paced]), [AppPace(app_no=7, tat=None, tail_at=None)])
+    assert division.admissions([paced])[0].paced
+    assert division.admit(paced, 1, again=True).paced
 
 
 # ── turns among applications ──

@@ -92,22 +92,24 @@ class Division:
 
     # ── before the deliveries are taken ──
 
-    def startable(self, endpoints: Iterable[int]) -> list[int]:
-        """Return the lanes that this claim may serve: first those whose endpoints answer, then as many silent lanes as
-        it may start requests to. The other lanes keep their wake tokens for the next claim.
+    def startable(self, endpoints: Iterable[int], limit: int) -> list[int]:
+        """Return the lanes that this claim serves, at most `limit`: as many silent lanes as it may start requests to, but
+        at most half of all if more than half of them answer, and then lanes that answer. The other lanes keep their wake
+        tokens for the next claim.
 
-        `endpoints` is in the order of wake tokens. Of the silent lanes, half are the first and half are the last ones:
-        a new endpoint that answers does not wait behind all endpoints that hang.
+        If there are more silent lanes, half are the first and half are the last ones of `endpoints`: a new endpoint that
+        answers does not wait behind all endpoints that hang.
         """
         answering: list[int] = []
         silent: list[int] = []
         for endpoint_no in endpoints:
             (answering if self._answers(endpoint_no) else silent).append(endpoint_no)
-        newest = newest_part(self.silent_starts)
-        if len(silent) > self.silent_starts:
-            silent = silent[: self.silent_starts - newest] + silent[len(silent) - newest :]
+        most = min(self.silent_starts, max(limit // 2, limit - len(answering), 1))
+        if len(silent) > most:
+            newest = newest_part(most)
+            silent = silent[: most - newest] + silent[len(silent) - newest :]
         self._silent_lanes = len(silent)
-        return answering + silent
+        return [*silent, *answering][:limit]
 
     def reserve(self, apps: Mapping[int, int], backlogged: Container[int]) -> None:
         """Reserve about half of the claim's unused slots for the lanes that the rotation (`rotation.py`) chose.
@@ -153,12 +155,13 @@ class Division:
             return admission
         return replace(admission, rest_at=self._retry_at(), app_full=True)
 
-    def admit(self, lane: Lane, part: int) -> Admission:
+    def admit(self, lane: Lane, part: int, *, again: bool = False) -> Admission:
         """Decide how many deliveries the claim may take from the lane. `part` is the lane's fair part of the slots
-        that this claim has not used yet."""
+        that this claim has not used yet. `again`: this claim has served the lane, and only needs to know when the
+        lane's remaining deliveries can be claimed."""
         own = self._window_of(lane) - self._held.get(lane.endpoint_no, 0)
-        silent = not self._answers(lane.endpoint_no)
-        if silent:
+        starts_few = not again and not self._answers(lane.endpoint_no)
+        if starts_few:
             part = min(part, fair_quota(self.silent_starts, max(1, self._silent_lanes)))
             self._silent_lanes -= 1
         admission = admit(lane, now=self.now, want=part, room=own, policy=self._policy)
@@ -175,9 +178,8 @@ class Division:
             return replace(admission, quota=min(admission.quota, room, started), paced=True)
         if admission.quota > room:
             return replace(admission, quota=room)
-        if silent and admission.quota == own and not admission.counted:
-            # The lane takes all slots that it may still hold, so the next claim need not look at it.
-            return replace(admission, rest_at=self._retry_at(), lane_full=True)
+        if starts_few and admission.quota == own and not admission.counted:
+            return replace(admission, last_slots=True)
         return admission
 
     def _window_of(self, lane: Lane) -> int:

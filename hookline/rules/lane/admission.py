@@ -32,6 +32,9 @@ class Admission(Struct, frozen=True, kw_only=True):
     counted: bool = False  # the claim adds the deliveries that it leases to `in_flight` of the lane
     probe: bool = False
     lane_full: bool = False  # the lane already holds its maximum number of this worker's slots
+    last_slots: bool = (
+        False  # the quota is all that the lane may still hold, so check after the claim when to look at it again
+    )
     app_full: bool = False  # the application already holds its maximum number of this worker's slots
     paced: bool = False  # the application has a rate limit: the remaining deliveries wait for the lane's turn
     # Starts per second. Each leased delivery moves the lane's theoretical arrival time (`tat`) by 1/rate seconds.

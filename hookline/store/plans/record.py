@@ -53,6 +53,8 @@ class Record:
         try:
             return await self._batch.write(results, wake)
         except self._batch.data_errors:
+            if not results:
+                raise
             if len(results) == 1:
                 return await self._record_bare(results[0], wake)
         first, second = halves(results)

@@ -81,6 +81,7 @@ class Claim:
         self._full_scan_at = 0.0  # monotonic time at which the next full scan is due
         self._full_scan_cost = 0.0  # seconds that the last full scan took
         self._rotation = Rotation()
+        self._more = False  # the last claim read as many wake tokens as it asked for, so more may be due
         self._crowded = False  # True while more silent lanes are due than a claim may start requests to
         self._listener: Connection | None = None
         self._asleep = False  # True: the listener's session holds the lock that says that this worker sleeps
@@ -105,19 +106,20 @@ class Claim:
 
     async def _claim(self, connection: Connection, want: int, budgets: SlotBudgets) -> ClaimBatch | None:
         tokens, first = min(want, _MAX_TOKENS), []
-        if self._crowded and clock.monotonic() < self._full_scan_at:
+        crowded = self._crowded and clock.monotonic() < self._full_scan_at
+        if crowded:
             silent = min(tokens, budgets.silent_starts)
             newest = newest_part(silent)
             first = await self._claim_in_crowd(connection, tokens, newest, budgets)
             tokens = silent - newest
         oldest = await self._claim_lanes(connection, tokens)
-        full = _tokens_read(oldest) >= tokens
-        self._crowded = self._crowded and full
-        found = [*first, *oldest]
+        self._more = _tokens_read(oldest) >= tokens
+        self._crowded = False
+        found = [*oldest, *first]
         if not found:
             return None
         locked = _Lanes(found, claim=clock.chance.getrandbits(62))
-        self._move_watermark(locked, full=full)
+        self._move_watermark(locked, full=self._more)
         if locked.queues:
             await self._promote(connection, locked)
         division = Division(now=locked.now, want=want, budgets=budgets, policy=self._options.circuit)
@@ -133,7 +135,9 @@ class Claim:
         contents, unfit = await self._contents(connection, division, locked, current)
         sendable = [row for row in taken if row["id"] in contents]
         left = {row["endpoint_no"]: row["left_floor"] for row in taken if row["id"] is None}
-        self._crowded = self._crowded or division.silent_starts <= 0
+        # In a crowd that is mostly refused, the next claim reads more lanes.
+        few_refused = self._more and division.silent_starts <= budgets.silent_starts // 2
+        self._crowded = division.silent_starts <= 0 or (crowded and few_refused)
         after = await self._write_after(connection, division, locked, sendable, left, unfit)
         return ClaimBatch(
             jobs=_jobs(locked, after, sendable, contents),
@@ -342,7 +346,7 @@ class Claim:
         after = division.after(lane, admission, taken=taken, floor=floor, lease=lease)
         if floor is None or not (returned or _checked_again(admission)):
             return after, None
-        again = division.admit(after, 1)
+        again = division.admit(after, 1, again=True)
         if again.quota:
             return after, (lane.endpoint_no, max(division.now, floor), floor)
         if again.paced:
@@ -368,9 +372,11 @@ class Claim:
     async def _empty(self, batch: ClaimBatch | None) -> ClaimBatch:
         async with self._db.indexed() as connection:
             row = await connection.fetchrow(self._sql["claim_next"])
-        self._watermark = row["now"] - _LATE  # lower than before if the clock was set back
+        next_at = row["now"] if self._more else row["next_at"]
+        if not self._more:
+            self._watermark = row["now"] - _LATE  # lower than before if the clock was set back
         empty = batch or ClaimBatch(jobs=[], now=row["now"], next_at=None)
-        return replace(empty, now=row["now"], next_at=row["next_at"])
+        return replace(empty, now=row["now"], next_at=next_at)
 
     async def _now(self) -> datetime:
         async with self._db.indexed() as connection:
@@ -494,7 +500,7 @@ def _tokens_read(found: Sequence[Any]) -> int:
 def _checked_again(admission: Admission) -> bool:
     """Return whether `_settle` checks the lane again after the claim. Such a lane's next wake token depends on how
     many deliveries the claim took. For other lanes, the statement `claim_take` inserts the wake token."""
-    return admission.paced or (admission.counted and admission.quota > 0)
+    return admission.paced or admission.last_slots or (admission.counted and admission.quota > 0)
 
 
 def _jobs(

@@ -16,7 +16,7 @@ from hookline.model.states import Reason
 from hookline.model.sweep import Death
 from hookline.rules import ordering
 from hookline.rules.claim.budgets import LARGE
-from hookline.rules.claim.division import Division, newest_part
+from hookline.rules.claim.division import Division
 from hookline.rules.claim.rotation import round_robin
 from hookline.rules.lane.admission import Admission
 from hookline.rules.outcomes import BUDGET_OVER, released_outcomes
@@ -29,7 +29,8 @@ from hookline.store.sqlite.database import Database, run_steps, wait_for
 from hookline.store.sqlite.record import fenced
 from hookline.store.sqlite.transaction import READ, Tx, numbers
 
-TOKENS = 1000  # maximum wake tokens that one round of a claim reads
+TOKENS = 1000  # maximum wake tokens that one round of a claim reads, the oldest ones
+NEWEST = 64  # wake tokens that it reads in addition if there are more: the newest ones
 # maximum rounds of a claim; a lane that got only a part of its deliveries, or none, is tried again in the next round
 ROUNDS = 8
 
@@ -143,15 +144,15 @@ class _ClaimRun:
 
     def _due_lanes(self) -> list[int]:
         """Return the due lanes that this claim serves: first those that `Rotation` chooses, then others in the order of
-        their oldest wake token. Of both, lanes whose endpoints answer come first."""
+        their oldest wake token."""
         tokens = self.tx.tuples("claim_tokens", (self.tx.now, TOKENS))
         if len(tokens) == TOKENS:
-            tokens += reversed(self.tx.tuples("claim_newest", (self.tx.now, newest_part(self.division.silent_starts))))
+            tokens += reversed(self.tx.tuples("claim_newest", (self.tx.now, NEWEST)))
         lanes, free = dict(tokens), self.division.left
         more = len(tokens) >= TOKENS or len(lanes) > free
         self.tx.context.rotation.note(lanes.values(), len(tokens), more=more)
         rotated = self._rotated(free)
-        startable = self.division.startable(dict.fromkeys((*rotated, *lanes)))
+        startable = self.division.startable(dict.fromkeys((*rotated, *lanes)), free)
         chosen = {no: rotated[no] for no in startable if no in rotated}
         self.division.reserve(chosen, chosen)
         by_age = free - free // 2 if chosen else free
@@ -185,8 +186,13 @@ class _ClaimRun:
         found = self.tx.tuples("claim_candidates", (LARGE, no, admission.quota + 1))
         taken, rest = self._split(lane, found, admission.quota)
         left = instant(rest[0][_DUE]) if rest else None
-        after = division.after(lane, admission, taken=len(taken), floor=left, lease=self.tx.options.lease)
+        lease = self.tx.options.lease
+        after = division.after(lane, admission, taken=len(taken), floor=left, lease=lease)
         division.take(lane, len(taken))
+        if left is not None and admission.last_slots:
+            again = division.admit(after, 1, again=True)
+            after = division.after(after, again, taken=0, floor=left, lease=lease)
+            look_at = again.rest_at
         if left is not None and admission.paced and not admission.quota:
             after, look_at = division.join_line(after, left)
         if after != lane:
