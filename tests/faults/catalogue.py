@@ -32,7 +32,7 @@ ALL = [
     Drill(
         "kill-server",
         "`kill -9` of `serve` with API and worker in one process",
-        "both of the above",
+        "what got a 202 is delivered; leased deliveries are sent after the lease",
         faults.kill_server,
         layout="single",
     ),
@@ -47,7 +47,7 @@ ALL = [
     Drill(
         "kill-supervisor",
         "`kill -9` of `serve --processes 2`",
-        "its workers end, and the next start goes on",
+        "the workers of the killed process end too; the next `serve` continues",
         faults.kill_server,
         layout="supervised",
         engines=POSTGRES,
@@ -101,7 +101,7 @@ ALL = [
     Drill(
         "stop-supervisor",
         "SIGSTOP and SIGCONT of the supervisor of `serve --processes 2`",
-        "its workers go on; nothing is sent twice",
+        "the workers continue; nothing is sent twice",
         faults.stop_supervisor,
         layout="supervised",
         engines=POSTGRES,
@@ -292,7 +292,7 @@ ALL = [
     ),
     Drill(
         "hostile-crowd",
-        "1,000 such endpoints beside healthy ones for ten minutes, half of them in the same application",
+        "1,000 hostile endpoints beside healthy ones for ten minutes, half of them in the application of a healthy one",
         "each message ends; the healthy endpoints get all of their messages",
         endpoints.publish_to_crowd,
         around=endpoints.among_hostile,

@@ -116,7 +116,7 @@ def stop_validator(scene: Scene) -> None:
 
 
 def stop_supervisor(scene: Scene) -> None:
-    """Stop the supervisor, which is also the API. Its workers go on."""
+    """Stop the supervisor, which is also the API. The workers continue."""
     _stop_briefly(scene, "supervisor", scene.member("server").process.pid)
 
 
