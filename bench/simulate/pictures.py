@@ -259,13 +259,19 @@ def _at_most(curves: Sequence[Curve]) -> str:
 def fleet_table(tallies: Tallies) -> str:
     rows: list[tuple[str, ...]] = [
         ("simulated", *(_part(tallies, case) for case in tallies)),
-        _across(tallies, "endpoints, of them failing at times", lambda tally: f"{tally.endpoints:,}, {tally.sick:,}"),
+        _across(
+            tallies,
+            "endpoints, and how many of them fail at times",
+            lambda tally: f"{tally.endpoints:,}, {tally.sick:,}",
+        ),
         _across(tallies, "messages", lambda tally: f"{tally.accepted:,}"),
         _across(tallies, "open when the last message was accepted", lambda tally: f"{tally.open_after_hour:,}"),
         _across(tallies, "open an hour later", lambda tally: f"{tally.open_after_two:,}"),
         _across(tallies, "delivered in the end", lambda tally: f"{tally.delivered:,}"),
         _across(tallies, "dead in the end", lambda tally: f"{tally.dead:,}"),
-        _across(tallies, "requests, of them failed", lambda tally: f"{tally.requests:,}, {tally.failed:,}"),
+        _across(
+            tallies, "requests, and how many of them failed", lambda tally: f"{tally.requests:,}, {tally.failed:,}"
+        ),
         _across(tallies, "most in flight at one worker", lambda tally: f"{max(tally.most_in_flight):,} of 512"),
     ]
     return _table(("", *tallies), rows)
@@ -277,16 +283,28 @@ def latency_table(tallies: Tallies) -> str:
 
     rows: list[tuple[str, ...]] = []
     for case, tally in tallies.items():
-        rows.append((f"healthy endpoints, {case}: from accepted to claimed", *spread(tally.waits)))
-        rows.append((f"healthy endpoints, {case}: from accepted to delivered", *spread(tally.latency["healthy"])))
+        rows.append((f"healthy endpoints in the run *{case}*: from accepted to claimed", *spread(tally.waits)))
+        rows.append(
+            (f"healthy endpoints in the run *{case}*: from accepted to delivered", *spread(tally.latency["healthy"]))
+        )
     rows.append(
-        (f"failing endpoints, {Case.OURS}: from accepted to delivered", *spread(tallies[Case.OURS].latency["sick"]))
+        (
+            f"failing endpoints in the run *{Case.OURS}*: from accepted to delivered",
+            *spread(tallies[Case.OURS].latency["sick"]),
+        )
     )
     return _table(("time of deliveries to", *(name for _, name in QUARTILES)), rows)
 
 
 def isolation_table(outcomes: Sequence[isolation.Outcome]) -> str:
-    head = ("applications", "endpoints that hang", "half", "99 %", "all", "most in flight to them")
+    head = (
+        "applications",
+        "endpoints that hang",
+        "waits: half",
+        "99 %",
+        "all",
+        "most requests in flight to endpoints that hang",
+    )
     return _table(
         head,
         (
@@ -307,7 +325,7 @@ def recovery_table(tally: Tally) -> str:
         peaks = tally.peaks[name]
         spread = [f"{percentile(peaks, part):,}" for part in (0.5, 0.99, 1.0)]
         rows.append((name, f"{sum(peaks.values()):,}", *spread))
-    return _table(("messages waiting", "recoveries", "half", "99 %", "all"), rows)
+    return _table(("messages waiting", "recoveries", "requests in the busiest second: half", "99 %", "all"), rows)
 
 
 def probes_table(tally: Tally) -> str:

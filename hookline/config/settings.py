@@ -135,8 +135,8 @@ class Config:
     customer_endpoints: int = setting(
         parsers.integer(0, 1_000_000),
         "100",
-        "Maximum number of endpoints of an application. At this number, its own tokens, API keys and portal links cannot "
-        "create more; those of the organization can. 0: no limit.",
+        "Maximum number of endpoints of an application. At this number, the application's own tokens, API keys and portal "
+        "links cannot create more. Tokens and keys of the organization can. 0: no limit.",
     )
     access_log: str = setting(
         parsers.choice("off", "debug", "info"),
@@ -220,8 +220,8 @@ class Config:
     concurrency_bytes: int = setting(
         size(LARGE, 1 << 40),
         "64MiB",
-        "Bytes of payloads in flight per worker process, for each of the two kinds of slots. Payloads of up to 16KiB do not "
-        "count.",
+        "Bytes of payloads in flight per worker process, both in the slots of `HOOKLINE_CONCURRENCY` and in those of "
+        "`HOOKLINE_SILENT_CONCURRENCY`. Payloads of up to 16KiB do not count.",
     )
     # The parser returns a number or a fraction. `parse` replaces a fraction by a number of slots.
     lane_share: int = setting(
@@ -230,8 +230,8 @@ class Config:
     application_share: float = setting(
         parsers.slots_fraction,
         "0.75",
-        "Fraction of the slots that one application may hold while no other needs any. Applications that share the slots always "
-        "leave some for the next one. `1`: no limit.",
+        "Fraction of the slots that one application may hold while no other application needs slots. Applications that share "
+        "the slots always leave some for one more application. `1`: no limit.",
     )
     lease: float = setting(
         duration(5, 3600),

@@ -337,7 +337,8 @@ class Worker:
         self._freed.set()
 
     def _was_cut_off(self, sent: Sent) -> bool:
-        """Return whether this worker ended the request: the request was not started, or the worker is stopping."""
+        """Return whether the request has no result because of this worker: the worker did not start it, or aborted it in
+        order to stop."""
         if sent.status is not None:
             return False
         return sent.error is None or (self._stopping and sent.error is ErrorKind.NETWORK)

@@ -211,7 +211,7 @@ class Claim:
         return clock.monotonic() >= self._full_scan_at - _FULL_SCAN_EVERY + rest
 
     def _move_watermark(self, locked: _Lanes, *, full: bool) -> None:
-        """Set the watermark: the time from which the next claim reads wake tokens, unless it is a full scan.
+        """Set the watermark: the time from which the next claim reads wake tokens. A full scan ignores the watermark.
 
         If this claim read as many wake tokens as it asked for (`full`), unread ones may be as old as the oldest that it
         read. Otherwise only new wake tokens are unread, and their time is about now.
