@@ -14,7 +14,7 @@ from hookline.errors import SignatureError
 from hookline.model.deliveries import LeasedDelivery, unleased
 from hookline.model.endpoints import Endpoint, Secret
 from hookline.model.messages import Message
-from hookline.rules.guard import is_sensitive
+from hookline.rules.redaction import is_sensitive
 from hookline.rules.request import Target
 
 HIDDEN = "(not shown)"

@@ -367,17 +367,6 @@ _REFUSED_HEADERS = frozenset(
 _REFUSED_PREFIXES = ("webhook-", "svix-", "hookline-", "x-hookline-", "proxy-", "sec-", "x-aws-", "x-amz-", "x-goog")
 
 
-# Header names that contain one of these usually carry credentials.
-_SENSITIVE = re.compile(
-    "auth|token|secret|key|passw|passphrase|passcode|pwd|cred|cookie|session|sign|jwt|bearer|hmac|otp|pin$", re.I
-)
-
-
-def is_sensitive(name: str) -> bool:
-    """Return whether the value of this custom header must not be shown, because its name suggests a credential."""
-    return _SENSITIVE.search(name) is not None
-
-
 def check_headers(headers: Mapping[str, str]) -> None:
     """Raise `InvalidInput` unless an endpoint's custom headers can be sent unchanged and do not alter the request
     itself."""

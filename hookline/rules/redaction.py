@@ -1,4 +1,4 @@
-"""Removes operator-only details from texts before customers see them.
+"""Removes operator-only details from texts before customers see them, and says which header values nobody sees.
 
 Stored details of an attempt are meant for operators: addresses, resolvers, certificates. A customer sees the answer of
 the endpoint, or a fixed text for each kind of failure. Any text that is not recognised is left out.
@@ -22,6 +22,11 @@ from hookline.model.states import ErrorKind
 from hookline.model.tasks import Task
 
 T = TypeVar("T")
+
+# Header names that contain one of these usually carry credentials.
+_SENSITIVE = re.compile(
+    "auth|token|secret|key|passw|passphrase|passcode|pwd|cred|cookie|session|sign|jwt|bearer|hmac|otp|pin$", re.I
+)
 
 # For each error: its description, and the preposition between the description and the endpoint's address, as in
 # `connection refused by 192.0.2.1`. Customers do not see the address.
@@ -65,6 +70,11 @@ _AUTOMATIC = re.compile(r"more than \d+ dead letters in a day|failing since [-\d
 
 
 # ── texts ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def is_sensitive(name: str) -> bool:
+    """Return whether the value of this custom header must not be shown, because its name suggests a credential."""
+    return _SENSITIVE.search(name) is not None
 
 
 def failure(kind: ErrorKind, detail: str) -> str:

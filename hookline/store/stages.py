@@ -1,4 +1,5 @@
-"""The protocols that each engine implements: the stages of the pipeline, the sweep, and the count of what is open."""
+"""The protocols that each engine implements: the stages of the pipeline, the sweep, and the counts of open
+deliveries, dead letters and outbox rows."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hookline.errors import BlockedAddress, ConfigError, InvalidInput
-from hookline.rules.guard import _DENIED_V4, _DENIED_V6, MAX_HEADERS_SIZE, MAX_URL, Guard, check_headers, is_sensitive
+from hookline.rules.guard import _DENIED_V4, _DENIED_V6, MAX_HEADERS_SIZE, MAX_URL, Guard, check_headers
+from hookline.rules.redaction import is_sensitive
 
 GUARD = Guard()
 REFUSED = (BlockedAddress, InvalidInput)

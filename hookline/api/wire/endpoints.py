@@ -12,7 +12,7 @@ from hookline.model.actors import ActorKind
 from hookline.model.endpoints import Endpoint, EndpointChange, NewEndpoint, OnDeath, Ordering, Scheme, Secret
 from hookline.model.lanes import LaneEvent, LaneEventKind, LaneView
 from hookline.model.states import Circuit, EndpointStatus
-from hookline.rules.guard import is_sensitive
+from hookline.rules.redaction import is_sensitive
 from hookline.services.endpoint_state import LONGEST_OPEN, Missed
 
 Url = Annotated[str, doc(minLength=1, maxLength=8000)]

@@ -25,7 +25,8 @@ from hookline.model.states import EndpointStatus
 from hookline.model.tasks import TaskWork
 from hookline.rules.checks import text as text_checks
 from hookline.rules.checks.message import MAX_CHANNEL, check_policy
-from hookline.rules.guard import Guard, check_headers, is_sensitive
+from hookline.rules.guard import Guard, check_headers
+from hookline.rules.redaction import is_sensitive
 
 MAX_EVENT_TYPES = 1000
 MAX_ENDPOINT_CHANNELS = 10

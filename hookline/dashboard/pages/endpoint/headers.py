@@ -11,7 +11,7 @@ from hookline.dashboard.pages.endpoint.actions import find, ref
 from hookline.dashboard.pages.endpoint.controls import path
 from hookline.errors import Conflict, HooklineError, InvalidInput
 from hookline.model.endpoints import Endpoint
-from hookline.rules.guard import is_sensitive
+from hookline.rules.redaction import is_sensitive
 from hookline.services import endpoints
 from hookline.web.html import Safe, tag
 

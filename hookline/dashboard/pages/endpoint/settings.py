@@ -13,7 +13,7 @@ from hookline.model.catalogue import Application
 from hookline.model.endpoints import Endpoint, OnDeath, Ordering, Scheme
 from hookline.model.policy import PolicyOverride, RetryPolicy
 from hookline.rules.checks.text import lasting
-from hookline.rules.guard import is_sensitive
+from hookline.rules.redaction import is_sensitive
 from hookline.web.html import Child, Safe, join, tag
 
 ORDERINGS = {
