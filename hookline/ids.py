@@ -16,6 +16,7 @@ _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
 _VALUE = {letter: value for value, letter in enumerate(_ALPHABET)}
 _LENGTH = 27
+_TWO, _FOUR = 62**2, 62**4  # how many texts of two and of four letters there are
 _LAST_STEP = (1 << 40) - 1
 
 ORG, APP, ENDPOINT, MESSAGE, ATTEMPT = "org_", "app_", "ep_", "msg_", "atmpt_"
@@ -53,13 +54,19 @@ def _steps(at: datetime) -> int:
 
 
 def _encode(prefix: str, number: int) -> str:
-    tail = []
-    for _ in range(13):
-        number, pair = divmod(number, 3_844)
-        tail.append(_PAIRS[pair])
-    tail.append(_ALPHABET[number])
-    tail.reverse()
-    return prefix + "".join(tail)
+    """Return the prefix and the number in base 62. Four letters at a time, because the number needs several machine
+    words, and arithmetic on such numbers is slow."""
+    rest, f = divmod(number, _FOUR)
+    rest, e = divmod(rest, _FOUR)
+    rest, d = divmod(rest, _FOUR)
+    rest, c = divmod(rest, _FOUR)
+    rest, b = divmod(rest, _FOUR)
+    rest, a = divmod(rest, _FOUR)
+    return (
+        f"{prefix}{_ALPHABET[rest // _TWO]}{_PAIRS[rest % _TWO]}{_PAIRS[a // _TWO]}{_PAIRS[a % _TWO]}"
+        f"{_PAIRS[b // _TWO]}{_PAIRS[b % _TWO]}{_PAIRS[c // _TWO]}{_PAIRS[c % _TWO]}{_PAIRS[d // _TWO]}"
+        f"{_PAIRS[d % _TWO]}{_PAIRS[e // _TWO]}{_PAIRS[e % _TWO]}{_PAIRS[f // _TWO]}{_PAIRS[f % _TWO]}"
+    )
 
 
 def minted_at(public_id: str) -> datetime | None:

@@ -72,6 +72,16 @@ def large_bytes(job: LeasedDelivery) -> int:
     return size if (size := len(job.payload)) > LARGE else 0
 
 
+def _count(counts: dict[int, int], no: int, change: int) -> int:
+    """Add to one of the counts, and return it. A count of 0 is removed."""
+    count = counts.get(no, 0) + change
+    if count:
+        counts[no] = count
+    else:
+        counts.pop(no, None)
+    return count
+
+
 class _Pool:
     """Slots that the lanes of all applications share. `max_bytes` limits the total size of their large
     payloads in flight."""
@@ -79,9 +89,9 @@ class _Pool:
     def __init__(self, total: int, max_bytes: int) -> None:
         self.total = total
         self.used = 0
-        self.by_app: Counter[int] = Counter()
+        self.by_app: dict[int, int] = {}
         self._max_bytes = max_bytes
-        self._bytes_by_app: Counter[int] = Counter()
+        self._bytes_by_app: dict[int, int] = {}
         self.windows: dict[int, int] = {}  # the lanes of this pool, by endpoint: how many slots each may hold
         # By application: endpoints that wait because the application may hold no more slots or bytes. The endpoint that
         # has waited longest comes first.
@@ -95,10 +105,9 @@ class _Pool:
     def add(self, app_no: int, count: int, large: int) -> None:
         """Add to the slots and the bytes of large payloads that an application holds. Negative numbers free them."""
         self.used += count
-        for counter, change in ((self.by_app, count), (self._bytes_by_app, large)):
-            counter[app_no] += change
-            if not counter[app_no]:
-                del counter[app_no]
+        _count(self.by_app, app_no, count)
+        if large:
+            _count(self._bytes_by_app, app_no, large)
         if count < 0 and app_no in self.lines:
             self.freed[app_no] -= count
 
@@ -111,7 +120,7 @@ class _Pool:
 
     @property
     def bytes(self) -> ByteBudget:
-        return ByteBudget(free=self._max_bytes - self._bytes_by_app.total(), by_app=dict(self._bytes_by_app))
+        return ByteBudget(free=self._max_bytes - sum(self._bytes_by_app.values()), by_app=dict(self._bytes_by_app))
 
     def next_in_line(self) -> set[int]:
         """Return the endpoints that have waited longest: of each application, as many as the slots that it freed."""
@@ -145,8 +154,8 @@ class Slots:
         self._app_part = app_part
         self._answering, self._silent = _Pool(total, max_bytes), _Pool(silent, max_bytes)
         self._windows: dict[int, Window] = {}  # by endpoint; the lane whose result came last is the last one
-        self._held: Counter[int] = Counter()  # by endpoint
-        self._held_bytes: Counter[int] = Counter()  # bytes of large payloads, by endpoint
+        self._held: dict[int, int] = {}  # by endpoint
+        self._held_bytes: dict[int, int] = {}  # bytes of large payloads, by endpoint
         # Lanes that answer and hold slots, by endpoint: the time when the last result came, or the first request
         # started, and the application. The earliest time comes first.
         self._since: dict[int, tuple[float, int]] = {}
@@ -172,7 +181,7 @@ class Slots:
         """The most free slots that one of the applications with waiting lanes may take. All free slots if no
         application has waiting lanes."""
         pool = self._answering
-        rooms = [app_room(pool.free, pool.by_app[app_no], self._app_part) for app_no in pool.lines]
+        rooms = [app_room(pool.free, pool.by_app.get(app_no, 0), self._app_part) for app_no in pool.lines]
         return max(rooms, default=pool.free)
 
     @property
@@ -224,9 +233,9 @@ class Slots:
             if no not in self._windows:
                 self._windows[no] = Window()
                 self._silent.windows[no] = min(START, self._lane_limit)
-            self._held[no] += 1
+            _count(self._held, no, 1)
             if large:
-                self._held_bytes[no] += large
+                _count(self._held_bytes, no, large)
             pool = self._pool_of(no)
             pool.add(job.app_no, 1, large)
             if pool is self._answering:
@@ -239,14 +248,15 @@ class Slots:
         both False in all other cases, such as a refused connection."""
         no, large = job.endpoint_no, large_bytes(job)
         self._freed.add(no)
-        self._held[no] -= 1
-        self._held_bytes[no] -= large
-        self._pool_of(no).add(job.app_no, -1, -large)
-        if large and self._heavy:
-            self._pool_of(no).free_bytes_for(self._heavy)
+        held = _count(self._held, no, -1)
+        pool = self._pool_of(no)
+        pool.add(job.app_no, -1, -large)
+        if large:
+            _count(self._held_bytes, no, -large)
+            if self._heavy:
+                pool.free_bytes_for(self._heavy)
         self._learn(no, job.app_no, now, answered=answered, timed_out=timed_out)
-        if not self._held[no]:
-            del self._held[no], self._held_bytes[no]
+        if not held:
             self._forget()
 
     def _learn(self, no: int, app_no: int, now: float, *, answered: bool, timed_out: bool) -> None:
@@ -255,12 +265,12 @@ class Slots:
         if answered:
             window.on_answer(self._lane_limit)
             self._silent_answers += not self.answers(no)
+            self._move(no, app_no, self._answering)
         elif timed_out:
             window.on_timeout()
-        if answered or timed_out:
-            self._move(no, app_no, self._answering if answered else self._silent)
+            self._move(no, app_no, self._silent)
         self._since.pop(no, None)
-        if self._held[no] and self._pool_of(no) is self._answering:
+        if no in self._held and self.answers(no):
             self._since[no] = (now, app_no)
 
     def answers(self, endpoint_no: int) -> bool:
@@ -275,8 +285,9 @@ class Slots:
         pool = self._pool_of(no)
         if pool is not to:
             del pool.windows[no]
-            pool.add(app_no, -self._held[no], -self._held_bytes[no])
-            to.add(app_no, self._held[no], self._held_bytes[no])
+            held, large = self._held.get(no, 0), self._held_bytes.get(no, 0)
+            pool.add(app_no, -held, -large)
+            to.add(app_no, held, large)
         to.windows[no] = self._windows[no].slots(self._lane_limit)
 
     def silence(self, now: float) -> None:
