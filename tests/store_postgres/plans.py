@@ -40,6 +40,8 @@ def _execute(name: str, args: tuple[object, ...]) -> str:
 
 def _literal(value: Any) -> str:
     """Return a value as an untyped SQL literal, so that PostgreSQL uses the type of the parameter."""
+    if value is None:
+        return "NULL"
     return f"'{{{', '.join(map(_element, value))}}}'" if isinstance(value, list) else f"'{_element(value)}'"
 
 
@@ -51,8 +53,23 @@ def _element(value: Any) -> str:
             return f'"\\\\x{value.hex()}"'
         case datetime():
             return value.isoformat()
+        case tuple():
+            return f'"({",".join(map(_field, value))})"'
         case _:
             return str(value)
+
+
+def _field(value: Any) -> str:
+    """Return a value as a field of a composite, which is an element of an array."""
+    match value:
+        case None:
+            return ""
+        case bytes():
+            return f"\\\\\\\\x{value.hex()}"
+        case datetime():
+            return value.isoformat().replace(" ", "T")
+        case _:
+            return f'\\"{value}\\"'
 
 
 async def _explained(connection: Any, statement: str, *args: object) -> Plan:

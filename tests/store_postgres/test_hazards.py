@@ -348,7 +348,11 @@ async def test_hookline_uses_read_committed_in_a_database_whose_default_is_seria
         level: str = await connection.fetchval("SHOW transaction_isolation")
         return level
 
-    kinds = [database.alone(isolation), database.alone(isolation, any_scan=True), database.cached_plans(isolation)]
+    kinds = [
+        database.alone(isolation),
+        database.alone(isolation, any_scan=True),
+        database.alone(isolation, cached_plans=True),
+    ]
     assert {await kind for kind in kinds} == {"read committed"}
     await database.close()
     await raw.close()

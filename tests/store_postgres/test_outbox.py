@@ -540,11 +540,11 @@ async def test_plans_kept_from_empty_tables_are_good_for_full_ones(scene: Scene)
         now = kept[0], ("relay_move", moved(scene, row_id))
         return sum([buffers(await explain_kept(connection, name, *given)) for name, given in now])
 
-    await store._db.cached_plans(prepare)
+    await store._db.alone(prepare, cached_plans=True)
     await fill(scene)
-    assert await store._db.cached_plans(cost) < 500
+    assert await store._db.alone(cost, cached_plans=True) < 500
     store._db._plan_at.clear()  # the plans are too old, so they are made again
-    assert await store._db.cached_plans(cost) < 500
+    assert await store._db.alone(cost, cached_plans=True) < 500
 
 
 def moved(scene: Scene, row_id: int) -> tuple[Any, ...]:

@@ -3,15 +3,18 @@ table."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
 
 from hookline.model.dead import DeadFilter
+from hookline.model.deliveries import LeasedDelivery
 from hookline.rules.claim.budgets import LARGE
 from hookline.store import Page
 from hookline.store.postgres import PostgresStore
+from hookline.store.postgres.ingest import _columns
 from hookline.store.postgres.record import _Move, _move, _receipt
 from hookline.store.sql import load as load_sql
 from hookline.store.sql import values_of
@@ -121,15 +124,51 @@ async def test_claim_plans_kept_from_empty_tables_are_good_for_full_ones(scene: 
         )
         return [await explain_kept(connection, *statement) for statement in (lanes, take, named)]
 
-    await store._db.cached_plans(prepare)
+    await store._db.alone(prepare, cached_plans=True)
     await load(scene, endpoint.no, 50_000)
-    found = await store._db.cached_plans(run)
+    found = await store._db.alone(run, cached_plans=True)
     assert [scanned(plan) for plan in found] == [set(), set(), set()]
     assert indexes(found[1]) >= {"delivery_due", "delivery_pkey"}
     # The contents of 100 deliveries need about four buffers each, however many messages are between the oldest and the
     # newest of them.
     assert [buffers(plan) < most for plan, most in zip(found, (6_000, 6_000, 600), strict=True)] == [True] * 3, list(
         map(buffers, found)
+    )
+
+
+async def test_ingest_and_record_plans_kept_from_empty_tables_are_good_for_full_ones(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    store = engine_of(scene)
+
+    def statements(messages: int, jobs: Sequence[LeasedDelivery]) -> list[tuple[Any, ...]]:
+        new = _columns([factory.new_message(scene.app.no) for _ in range(messages)])
+        receipts = sorted(_receipt(factory.delivered(job)) for job in jobs)
+        moves = [_move(factory.retry(job, after=9)) for job in sorted(jobs, key=lambda job: job.delivery_id)]
+        columns = ([getattr(move, name) for move in moves] for name in _Move.__struct_fields__)
+        return [
+            ("ingest", *new, 3600.0, 86_400.0, None),
+            ("record_plain", receipts, [endpoint.no], [endpoint.no], [None]),
+            ("record_lanes", [endpoint.no], [endpoint.no]),
+            ("record_moves", *columns),
+        ]
+
+    async def prepare(connection: Any) -> None:
+        for statement in statements(1, jobs):
+            await keep(connection, store, *statement)
+
+    async def run(connection: Any) -> list[Plan]:
+        return [await explain_kept(connection, *statement) for statement in statements(100, jobs)]
+
+    await scene.send(1)
+    jobs = await scene.claim()
+    await store._db.alone(prepare, cached_plans=True)
+    await load(scene, endpoint.no, 50_000)
+    await scene.raw.execute("INSERT INTO lane (endpoint_no, app_no) SELECT n, 1 FROM generate_series(1000, 6000) n")
+    jobs = await scene.claim(100)
+    found = await store._db.alone(run, cached_plans=True)
+    assert [scanned(plan) for plan in found] == [set()] * 4
+    assert [buffers(plan) < most for plan, most in zip(found, (6_000, 6_000, 100, 6_000), strict=True)] == [True] * 4, (
+        list(map(buffers, found))
     )
 
 
@@ -145,7 +184,7 @@ async def test_a_claim_of_many_lanes_compares_none_with_the_tokens_of_others(sce
     await scene.raw.execute("INSERT INTO lane (endpoint_no, app_no) SELECT n, 1 FROM generate_series(1, 1000) n")
     await scene.raw.execute("INSERT INTO wake (endpoint_no, at, floor) SELECT endpoint_no, now(), now() FROM lane")
     await scene.raw.execute("ANALYZE")
-    plan = await store._db.cached_plans(run)
+    plan = await store._db.alone(run, cached_plans=True)
     assert plan["Actual Rows"] == 128
     assert sum(node.get("Rows Removed by Join Filter", 0) * node["Actual Loops"] for node in nodes(plan)) == 0
 
@@ -449,11 +488,11 @@ async def test_the_kept_plan_of_application_turns_reads_no_other_tokens(scene: S
     if analyzed:
         await scene.raw.execute(many, timedelta(0))
         await scene.raw.execute("ANALYZE wake")
-    await store._db.cached_plans(prepare)
+    await store._db.alone(prepare, cached_plans=True)
     if not analyzed:
         await scene.raw.execute(many, timedelta(0))
     await scene.ingest(factory.new_messages(quiet.no, 1))
-    assert cost_of_turns(await store._db.cached_plans(run)) < 40
+    assert cost_of_turns(await store._db.alone(run, cached_plans=True)) < 40
 
 
 def many_tokens(app_no: int, endpoint_no: int) -> str:
@@ -490,10 +529,10 @@ async def test_the_kept_plan_of_a_crowd_reads_a_bounded_number_of_tokens(scene: 
     async def run(connection: Any) -> Plan:
         return await explain_kept(connection, *await in_crowd())
 
-    await store._db.cached_plans(prepare)
+    await store._db.alone(prepare, cached_plans=True)
     await scene.raw.execute(many_tokens(scene.app.no, busy.no), timedelta(0))
     await scene.send(1)
-    plan = await store._db.cached_plans(run)
+    plan = await store._db.alone(run, cached_plans=True)
     (found,) = [node for node in nodes(plan) if node.get("Subplan Name") == "CTE chosen"]
     assert scanned(plan) == set()
     assert indexes(found) == {"wake_at", "wake_pkey", "lane_pkey"}

@@ -361,16 +361,14 @@ class Claim:
         this method looks only at wake tokens after the watermark."""
         since = _BEGINNING if self._may_scan_all() else self._watermark
 
-        async def peek(connection: Connection) -> Any:
-            return await connection.fetchrow(self._sql["claim_peek"], since)
-
-        row = await self._db.cached_plans(peek)
+        async with self._db.cached_plans() as connection:
+            row = await connection.fetchrow(self._sql["claim_peek"], since)
         if row["next_at"] is not None and row["next_at"] <= row["now"]:
             return None
         return ClaimBatch(jobs=[], now=row["now"], next_at=row["next_at"])
 
     async def _empty(self, batch: ClaimBatch | None) -> ClaimBatch:
-        async with self._db.indexed() as connection:
+        async with self._db.cached_plans() as connection:
             row = await connection.fetchrow(self._sql["claim_next"])
         next_at = row["now"] if self._more else row["next_at"]
         if not self._more:
@@ -379,7 +377,7 @@ class Claim:
         return replace(empty, now=row["now"], next_at=next_at)
 
     async def _now(self) -> datetime:
-        async with self._db.indexed() as connection:
+        async with self._db.cached_plans() as connection:
             now: datetime = await connection.fetchval("SELECT now()")
             return now
 
@@ -390,7 +388,7 @@ class Claim:
         async def work(connection: Connection) -> int:
             return await self._release(connection, jobs)
 
-        return await self._db.transact(work)
+        return await self._db.transact(work, cached_plans=True)
 
     async def _release(self, connection: Connection, jobs: Sequence[LeasedDelivery]) -> int:
         counted = sorted({job.endpoint_no for job in jobs if job.counted or job.probe})

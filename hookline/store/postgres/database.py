@@ -1,11 +1,11 @@
 """Three connection pools, and the translation of their errors. The pools differ in how PostgreSQL plans statements.
 
-- `indexed` (ingest, record, sweep, searches of history): sequential and bitmap scans are switched off. Otherwise the
-  planner would read the whole of a table that was empty when its statistics were gathered. Each execution of a
-  statement is planned anew.
+- `indexed` (sweep, searches of history, large batches of the relay): sequential and bitmap scans are switched off.
+  Otherwise the planner would read the whole of a table that was empty when its statistics were gathered. Each execution
+  of a statement is planned anew.
 - `any_scan` (catalogue, views): the planner may choose any scan. Each execution of a statement is planned anew.
-- `cached_plans` (relay, claim): as `indexed`, but PostgreSQL caches the query plans. The statements of relay and claim
-  find a few rows by key and take longer to plan than to run.
+- `cached_plans` (ingest, relay, claim, record): as `indexed`, but PostgreSQL caches the query plans. These statements
+  find rows by key, and for a small batch they take longer to plan than to run.
 """
 
 from __future__ import annotations
@@ -203,10 +203,9 @@ class Database:
         self.sql = load("postgres")
         self._url = url
         any_scan = max(1, options.pool_size // 4)
-        # The 4 stands for two connections of `_cached_plans` and two connections of the listeners.
-        self._indexed = self._pool(max(2, options.pool_size - any_scan - 4), INDEXED, _INDEXED_TIMEOUT)
-        # One connection for claims and one for the relay.
-        self._cached_plans = self._pool(2, _CACHED_PLANS, _INDEXED_TIMEOUT)
+        left = options.pool_size - any_scan - 2  # two connections are for the listeners
+        self._indexed = self._pool(max(2, left // 3), INDEXED, _INDEXED_TIMEOUT)
+        self._cached_plans = self._pool(max(2, left - left // 3), _CACHED_PLANS, _INDEXED_TIMEOUT)
         self._any_scan = self._pool(any_scan, _COMMON, _ANY_SCAN_TIMEOUT)
         # by the server's process id of a connection: monotonic time of the next DISCARD PLANS on the connection
         self._plan_at: dict[int, float] = {}
@@ -269,14 +268,33 @@ class Database:
     @asynccontextmanager
     async def indexed(self) -> AsyncIterator[Connection]:
         with translated():
-            async with patiently(), _acquired(self._indexed) as connection:
+            async with patiently(), self._acquired(self._indexed) as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def cached_plans(self) -> AsyncIterator[Connection]:
+        with translated():
+            async with patiently(), self._acquired(self._cached_plans) as connection:
                 yield connection
 
     @asynccontextmanager
     async def any_scan(self) -> AsyncIterator[Connection]:
         with translated():
-            async with patiently(), _acquired(self._any_scan) as connection:
+            async with patiently(), self._acquired(self._any_scan) as connection:
                 yield connection
+
+    @asynccontextmanager
+    async def _acquired(self, pool: Any) -> AsyncIterator[Connection]:
+        """Acquire a connection. If it caches query plans, discard the plans every ten seconds.
+
+        Otherwise a plan that was made while a table was empty would stay in use after the table has grown.
+        """
+        async with _acquired(pool) as connection:
+            session = connection.get_server_pid()
+            if pool is self._cached_plans and monotonic() >= self._plan_at.get(session, 0.0):
+                await connection.execute("DISCARD PLANS")
+                self._plan_at[session] = monotonic() + _PLANS_KEPT
+            yield connection
 
     async def transact(
         self, work: Callable[[Connection], Awaitable[T]], *, any_scan: bool = False, cached_plans: bool = False
@@ -287,37 +305,22 @@ class Database:
             async with connection.transaction():
                 return await work(connection)
 
-        return await (self.cached_plans(whole) if cached_plans else self.alone(whole, any_scan=any_scan))
+        return await self.alone(whole, any_scan=any_scan, cached_plans=cached_plans)
 
-    async def alone(self, work: Callable[[Connection], Awaitable[T]], *, any_scan: bool = False) -> T:
+    async def alone(
+        self, work: Callable[[Connection], Awaitable[T]], *, any_scan: bool = False, cached_plans: bool = False
+    ) -> T:
         """Run `work`, which is one statement or one transaction. It runs again if it lost a deadlock.
 
-        With `any_scan`, PostgreSQL's planner may also choose sequential and bitmap scans.
+        With `any_scan`, PostgreSQL's planner may also choose sequential and bitmap scans. With `cached_plans`, the
+        connection caches query plans.
         """
-        return await self._on(self._any_scan if any_scan else self._indexed, work)
-
-    async def cached_plans(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Run `work` on a connection that caches query plans. It runs again if it lost a deadlock.
-
-        The plans are discarded every ten seconds. Otherwise a plan that was made while a table was empty would stay in
-        use after the table has grown.
-        """
-
-        async def planned(connection: Connection) -> T:
-            session = connection.get_server_pid()
-            if monotonic() >= self._plan_at.get(session, 0.0):
-                await connection.execute("DISCARD PLANS")
-                self._plan_at[session] = monotonic() + _PLANS_KEPT
-            return await work(connection)
-
-        return await self._on(self._cached_plans, planned)
-
-    async def _on(self, pool: Any, work: Callable[[Connection], Awaitable[T]]) -> T:
+        pool = self._any_scan if any_scan else self._cached_plans if cached_plans else self._indexed
         with translated():
             async with patiently():
                 for left in reversed(range(_TRIES)):
                     try:
-                        async with _acquired(pool) as connection:
+                        async with self._acquired(pool) as connection:
                             return await work(connection)
                     except _RACE:
                         if left == 0:

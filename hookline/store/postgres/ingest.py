@@ -43,7 +43,7 @@ class Ingest:
             return []
         process = 0
         try:
-            async with self._db.indexed() as connection:
+            async with self._db.cached_plans() as connection:
                 process = connection.get_server_pid()
                 return await self._ingest_on(connection, batch)
         except DATA_ERRORS as error:
@@ -129,13 +129,13 @@ class Ingest:
             return await self._batch_on(connection, batch, key)
 
         try:
-            return await self._db.transact(work)
+            return await self._db.transact(work, cached_plans=True)
         except StoreUnavailable:
             if process == 0:
                 raise
             await self._wait_for_end(process)
             # If the first try was committed, its key is stored, and the second try returns the stored answers.
-            return await self._db.transact(work)
+            return await self._db.transact(work, cached_plans=True)
 
     async def _batch_on(self, connection: Connection, batch: NewBatch, key: bytes) -> BatchAccepted | None:
         if not await connection.fetchval(self._sql["ingest_batch_lock"], _lock_of(key)):

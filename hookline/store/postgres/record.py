@@ -83,7 +83,7 @@ class BatchRecord:
                 await connection.execute(self._sql["record_wake"], list(wake))
             return report
 
-        return await self._db.transact(work)
+        return await self._db.transact(work, cached_plans=True)
 
     async def _record_plain(self, results: Sequence[Result], wake: Collection[int]) -> RecordReport | None:
         """Record a batch of successes that change no lane, in one statement. None: nothing was written,
@@ -97,7 +97,7 @@ class BatchRecord:
             row = await connection.fetchrow(self._sql["record_plain"], *values)
             return row["recorded"], row["held"]
 
-        recorded, held = await self._db.alone(work)
+        recorded, held = await self._db.alone(work, cached_plans=True)
         if not recorded:
             return None
         lost = () if held is None else lost_of(results, held)

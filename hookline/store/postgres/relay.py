@@ -77,7 +77,9 @@ class Relay:
         self._many = False  # True: the last relay found more than a few rows
 
     async def relay(self, limit: int) -> RelayReport:
-        report = None if self._many else await self._db.cached_plans(lambda conn: self._relay_few(conn, limit))
+        report = (
+            None if self._many else await self._db.alone(lambda conn: self._relay_few(conn, limit), cached_plans=True)
+        )
         if report is None:
             report = await self._db.transact(lambda conn: self._relay_many(conn, limit))
         self._many = report.gone >= FEW
