@@ -16,7 +16,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from bench.simulate.plans import DEFAULT
-from bench.simulate.world import BEGIN, Plan, Watch, World
+from bench.simulate.world import BEGIN, WORKER, Plan, Watch, World
 from hookline.engine.worker import WorkerSettings
 from hookline.model.attempts import Sent
 from hookline.model.deliveries import LeasedDelivery
@@ -61,8 +61,8 @@ INCURABLE = 0.05  # part of the failing endpoints whose last outage never ends
 class Size:
     workers: int = 8
     endpoints: int = 12_500  # endpoints per worker
-    slots: int = WorkerSettings().slots
-    share: int = WorkerSettings().share
+    slots: int = WORKER.slots
+    share: int = WORKER.share
     volumes: tuple[int, ...] = (5_320, *[300] * 9, *[22] * 90)  # messages to each of a hundred endpoints
 
 

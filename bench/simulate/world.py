@@ -67,6 +67,10 @@ class Watch:
     def died(self, no: int) -> None: ...
 
 
+# The slots with which the figures in docs/simulations were made.
+WORKER = WorkerSettings(slots=512, share=128)
+
+
 class World:
     """The simulation. Events run in the order of their times, then in the order in which they were created."""
 
@@ -84,7 +88,7 @@ class World:
         self.endpoints = endpoints
         self.watch = watch
         self.chance = random.Random(seed)
-        self.worker = worker or WorkerSettings()
+        self.worker = worker or WORKER
         self.policy = plan.circuit or CircuitPolicy()
         self.budget = timedelta(seconds=plan.retry.max_age)
         self.now = BEGIN

@@ -209,7 +209,7 @@ class Config:
     )
     circuit_cooldown_cap: float = setting(duration(0.1, 7 * DAY), "1h", "Upper limit of the time between two probes.")
     concurrency: int = setting(
-        parsers.integer(1, 10_000), "512", "Slots: requests in flight per worker process, to endpoints that answer."
+        parsers.integer(1, 10_000), "1024", "Slots: requests in flight per worker process, to endpoints that answer."
     )
     silent_concurrency: int = setting(
         parsers.integer(1, 50_000),

@@ -59,10 +59,10 @@ MAX_UNRECORDED = 4  # outcomes that may wait in memory, as a multiple of the slo
 
 
 class WorkerSettings(Struct, frozen=True, kw_only=True):
-    slots: int = 512  # maximum requests in flight to endpoints that answer
+    slots: int = 1024  # maximum requests in flight to endpoints that answer
     silent_slots: int = 4096  # maximum requests in flight to all other endpoints
     max_bytes: int = 64 << 20  # maximum bytes of large payloads in flight, for each of the two kinds of endpoints
-    share: int = 128  # maximum slots of this worker that one lane may hold
+    share: int = 256  # maximum slots of this worker that one lane may hold
     app_share: float = 0.75  # part of the slots that a single busy application may hold; see `rules/claim/budgets.py`
     deadline: float = 30.0  # seconds that one request may take in all
     retry: RetryPolicy = RetryPolicy()

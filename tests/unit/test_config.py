@@ -65,7 +65,7 @@ def test_defaults_are_those_of_the_design() -> None:
     assert (config.request_timeout, config.connect_timeout, config.lease) == (30.0, 10.0, 60.0)
     assert (config.circuit.threshold, config.circuit.spread) == (5, 1.0)
     assert (config.circuit.cooldown, config.circuit.cooldown_cap) == (60.0, 3600.0)
-    assert (config.concurrency, config.lane_share) == (512, 128)
+    assert (config.concurrency, config.lane_share) == (1024, 256)
     assert (config.response_body_limit, config.max_payload) == (16 * 1024, 1024 * 1024)
     assert (config.pause_dead_per_day, config.disable_after) == (100, 5 * 86400.0)
     assert (config.allow_nets, config.dns_servers, config.ca_bundle) == ((), (), None)
