@@ -6,6 +6,7 @@ The event loop claims, signs and records in batches. A child process sends the r
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -70,18 +71,30 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     drain: float = 20.0  # seconds to finish the requests in flight after the stop signal
 
 
+class Lease(Struct, eq=False):
+    """The lease of all deliveries of one claim. Times are monotonic, except those by the database's clock."""
+
+    claimed: float
+    claimed_at: datetime  # by the database's clock
+    send_before: float  # a request that starts later could outlive its lease
+    _read_at: float = -math.inf
+    _now: datetime = clock.EPOCH
+
+    def database_now(self, now: float) -> datetime:
+        """Return the time by the database's clock: the time of the claim plus the time since the claim. Results that
+        arrive together have the same time, so it is computed once."""
+        if now != self._read_at:
+            self._read_at, self._now = now, self.claimed_at + timedelta(seconds=max(0.0, now - self.claimed))
+        return self._now
+
+
 class InFlight(Struct, eq=False):
-    """A leased delivery from the claim to its result, and the endpoint to send it to. Times are monotonic."""
+    """A leased delivery from the claim to its result, and the endpoint to send it to."""
 
     job: LeasedDelivery
     target: Target | None
-    claimed: float
-    send_before: float  # a request that starts later could outlive its lease
+    lease: Lease
     resent: bool = False  # the request failed before any of it was sent, and was submitted a second time
-
-    def database_now(self) -> datetime:
-        """Return the current time by the database's clock: the time of the claim plus the time since the claim."""
-        return self.job.claimed_at + timedelta(seconds=max(0.0, clock.monotonic() - self.claimed))
 
 
 class Worker:
@@ -264,15 +277,17 @@ class Worker:
             raise
         self._slots.take(jobs, clock.monotonic())
         self._tally.in_flight += len(jobs)
-        self._submit([self._attempt(job, claimed) for job in jobs])
+        lease, target_of = self._lease(jobs[0], claimed), self._targets.get
+        self._submit([InFlight(job, target_of(job.endpoint_no), lease) for job in jobs])
 
     def _submit(self, attempts: Sequence[InFlight]) -> None:
         """Sign the requests and give them to the sender. A request that cannot be signed is judged at once."""
         requests: list[Request] = []
         unsendable: Results = []
+        now = clock.wall()
         for attempt in attempts:
             try:
-                requests.append(self._request(attempt))
+                requests.append(self._request(attempt, now))
             except SignatureError as error:
                 unsendable.append((attempt, _unsendable(str(error))))
             except Exception as error:  # a bug in Hookline; its text may contain a secret, so only its type is logged
@@ -283,14 +298,15 @@ class Worker:
         if unsendable:
             self._judge_all(unsendable)
 
-    def _attempt(self, job: LeasedDelivery, claimed: float) -> InFlight:
-        lease = (job.lease_until - job.claimed_at).total_seconds()
-        startable_for = lease - self._settings.deadline - LEASE_MARGIN
-        return InFlight(job, self._targets.get(job.endpoint_no), claimed, claimed + startable_for)
+    def _lease(self, job: LeasedDelivery, claimed: float) -> Lease:
+        """Return the lease of the claim that took this delivery."""
+        seconds = (job.lease_until - job.claimed_at).total_seconds()
+        startable_for = seconds - self._settings.deadline - LEASE_MARGIN
+        return Lease(claimed, job.claimed_at, claimed + startable_for)
 
-    def _request(self, attempt: InFlight) -> Request:
-        """Return the signed request. The signed timestamp is the current time. The request starts at once, or after a
-        DNS look-up."""
+    def _request(self, attempt: InFlight, now: datetime) -> Request:
+        """Return the signed request. The signed timestamp is `now`. The request starts at once, or after a DNS
+        look-up."""
         target = attempt.target
         if target is None or not target.endpoint.secrets:
             problem = target.endpoint.status_reason if target is not None else "the endpoint was deleted"
@@ -299,12 +315,12 @@ class Worker:
         return Request(
             ref=attempt,
             url=target.endpoint.url,
-            headers=target.headers(attempt.job, clock.wall(), trace),
+            headers=target.headers(attempt.job, now, trace),
             body=attempt.job.payload,
             deadline=self._settings.deadline,
             fresh=attempt.resent,
             silent=not self._slots.answers(attempt.job.endpoint_no),
-            start_before=attempt.send_before,
+            start_before=attempt.lease.send_before,
         )
 
     # ── judge ──
@@ -329,7 +345,8 @@ class Worker:
                 if cut_off and (sent.error is None or sent.untouched):
                     self._recorder.give_back(attempt.job)
                 else:
-                    self._recorder.add(self._result(attempt, sent, cut_off))
+                    ended_at = attempt.lease.database_now(now)
+                    self._recorder.add(self._result(attempt, sent, ended_at, cut_off))
             except Exception:
                 # A bug in Hookline. Go on with the other results. This delivery is retried when its lease expires.
                 log.exception("judge_failed", message=attempt.job.message_id)
@@ -350,10 +367,10 @@ class Worker:
             return False
         return sent.error in _RETRIED_AT_ONCE
 
-    def _result(self, attempt: InFlight, sent: Sent, cut_off: bool) -> Result:
+    def _result(self, attempt: InFlight, sent: Sent, now: datetime, cut_off: bool) -> Result:
         """Judge an attempt. An attempt that this worker cut off is recorded, because the request may have arrived. But
         it does not use up one of the delivery's attempts, and it does not affect the circuit."""
-        job, policy, now = attempt.job, self._settings.retry, attempt.database_now()
+        job, policy = attempt.job, self._settings.retry
         if job.policy is not None:
             policy = backoff.merge(policy, job.policy)
         if cut_off:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable
 from datetime import datetime
+from operator import attrgetter
 
 import msgspec
 from msgspec import Struct
@@ -204,13 +205,13 @@ def _as_text(now: datetime, colours: bool) -> Callable[[AttemptLine], bytes]:
 _OF_FAILURES = ("error", "reason", "detail", "next_s")
 _TIMES = ("lag_ms", "dns_ms", "connect_ms", "tls_ms", "first_byte_ms")
 _OPTIONAL = ("status", *_OF_FAILURES, *_TIMES, "probe", "manual", "payload", "response")
+_optional_of = attrgetter(*_OPTIONAL)
 
 
 def _rest(line: AttemptLine) -> str:
     """Return the fields that are not in every line."""
     text = ""
-    for name in _OPTIONAL:
-        value = getattr(line, name)
+    for name, value in zip(_OPTIONAL, _optional_of(line), strict=True):
         if value is not None and value is not False:
             text += f" {name}={_quoted(value) if type(value) is str else value}"
     return text if line.recorded else f"{text} recorded=False"

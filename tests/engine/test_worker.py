@@ -327,9 +327,10 @@ async def test_a_job_whose_lease_is_nearly_over_is_given_back(scene: Scene, rece
     [message_id] = await scene.send()
     [job] = await scene.claim()
     worker = make_worker(scene.store)
-    attempt = InFlight(job, Target(endpoint), claimed=clock.monotonic(), send_before=clock.monotonic() - 1)
-    assert worker._request(attempt).start_before == attempt.send_before
-    assert worker._attempt(job, 100.0).send_before == pytest.approx(125.0)
+    lease = worker._lease(job, 100.0)
+    assert lease.send_before == pytest.approx(125.0)
+    attempt = InFlight(job, Target(endpoint), lease)
+    assert worker._request(attempt, clock.wall()).start_before == lease.send_before
     late = (attempt, Sent(started_at=clock.wall()))
     worker._slots.take([job])
     worker._judge_all([late])
