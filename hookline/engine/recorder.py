@@ -13,10 +13,11 @@ from hookline import clock, ids
 from hookline.errors import StoreUnavailable
 from hookline.model.deliveries import LeasedDelivery
 from hookline.model.verdicts import Dead, RecordReport, Result
-from hookline.observe.attempt_log import AttemptLog, loggable, silent
+from hookline.observe.attempt_log import AttemptLog, silent
 from hookline.observe.tally import Tally, kept
 from hookline.observe.traces import Traces
 from hookline.rules.claim.budgets import Slots
+from hookline.rules.redaction import loggable
 from hookline.store import Store
 from hookline.store.outage import Outage
 

@@ -14,9 +14,9 @@ from hookline.clock import monotonic
 from hookline.engine import deaths
 from hookline.errors import StoreUnavailable
 from hookline.model.sweep import SweepReport
-from hookline.observe.attempt_log import loggable
 from hookline.observe.tally import Tally
 from hookline.observe.traces import Traces
+from hookline.rules.redaction import loggable
 from hookline.store import Store
 from hookline.store.outage import Outage, pause
 

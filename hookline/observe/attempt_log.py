@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from hookline.clock import wall
 from hookline.model.verdicts import OUTCOMES, Dead, Delivered, Result, Retry, Verdict
+from hookline.rules.redaction import loggable
 
-MAX_TEXT = 300  # characters; a longer detail is cut
 MAX_PAYLOAD = 1000  # bytes; a longer payload or response is cut
 
 _EVENT, _LEVEL = "attempt", "info"
@@ -25,8 +25,6 @@ _EVENT, _LEVEL = "attempt", "info"
 # JSON allows these characters unescaped, but terminals interpret them.
 _UNSAFE = re.compile(r"[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _ONE_WORD = re.compile(r"[!-&(-<>-~]+")
-_USER = re.compile(r"(?<=://)[^\s/?#@]*@")
-_QUERY = re.compile(r"(?<=[^\s?#])[?#][^\s,;)'\"]+")
 
 Write = Callable[[bytes], object]
 
@@ -97,13 +95,6 @@ class AttemptLog:
 
 def silent() -> AttemptLog:
     return AttemptLog(LogSettings(attempts="off"), lambda _lines: None)
-
-
-def loggable(text: str) -> str:
-    """Shorten text from an endpoint or an error, and remove the parts of URLs that may contain secrets."""
-    if "://" in text or "?" in text:
-        text = _QUERY.sub("?…", _USER.sub("…@", text))
-    return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…"
 
 
 # ── one attempt ───────────────────────────────────────────────────────────────────────────────────────────────────

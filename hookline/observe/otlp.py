@@ -16,8 +16,8 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
 from hookline import __version__
-from hookline.observe.attempt_log import loggable
 from hookline.observe.spans import Context, Span
+from hookline.rules.redaction import loggable
 
 _LOGGER = logging.getLogger("opentelemetry")
 _SCOPE = InstrumentationScope("hookline", __version__)

@@ -18,7 +18,7 @@ from hookline.model.deliveries import LeasedDelivery
 from hookline.model.states import Reason
 from hookline.model.sweep import Death
 from hookline.model.verdicts import OUTCOMES, Dead, Delivered, Result
-from hookline.observe.attempt_log import loggable
+from hookline.rules.redaction import loggable
 from hookline.rules.trace_context import well_formed
 
 SAMPLED = 1  # the sampled bit in the flags of a traceparent

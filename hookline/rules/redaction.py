@@ -1,4 +1,5 @@
-"""Removes operator-only details from texts before customers see them, and says which header values nobody sees.
+"""Removes operator-only details from texts before customers see them, and secrets in URLs before texts are logged.
+Says which header values nobody sees.
 
 Stored details of an attempt are meant for operators: addresses, resolvers, certificates. A customer sees the answer of
 the endpoint, or a fixed text for each kind of failure. Any text that is not recognised is left out.
@@ -28,6 +29,10 @@ _SENSITIVE = re.compile(
     "auth|token|secret|key|passw|passphrase|passcode|pwd|cred|cookie|session|sign|jwt|bearer|hmac|otp|pin$", re.I
 )
 
+# The parts of a URL that may contain secrets.
+_USER = re.compile(r"(?<=://)[^\s/?#@]*@")
+_QUERY = re.compile(r"(?<=[^\s?#])[?#][^\s,;)'\"]+")
+
 # For each error: its description, and the preposition between the description and the endpoint's address, as in
 # `connection refused by 192.0.2.1`. Customers do not see the address.
 ERRORS = {
@@ -44,6 +49,7 @@ ERRORS = {
     ErrorKind.NETWORK: ("the network failed", "on the way to"),
 }
 BLOCKED = "this address is not allowed"
+MAX_LOGGED = 300  # characters of a text in a log line; the rest is cut off
 CUT_OFF = "the body was cut off"
 ANSWERED = "the endpoint answered "  # `judge` begins the description of a status with this
 
@@ -75,6 +81,13 @@ _AUTOMATIC = re.compile(r"more than \d+ dead letters in a day|failing since [-\d
 def is_sensitive(name: str) -> bool:
     """Return whether the value of this custom header must not be shown, because its name suggests a credential."""
     return _SENSITIVE.search(name) is not None
+
+
+def loggable(text: str) -> str:
+    """Shorten text from an endpoint or an error, and remove the parts of URLs that may contain secrets."""
+    if "://" in text or "?" in text:
+        text = _QUERY.sub("?…", _USER.sub("…@", text))
+    return text if len(text) <= MAX_LOGGED else text[:MAX_LOGGED] + "…"
 
 
 def failure(kind: ErrorKind, detail: str) -> str:

@@ -21,8 +21,9 @@ from hookline.model.deliveries import LeasedDelivery
 from hookline.model.states import ErrorKind, Health, Reason
 from hookline.model.verdicts import Dead, Result
 from hookline.observe import stderr
-from hookline.observe.attempt_log import AttemptLog, LogSettings, loggable
+from hookline.observe.attempt_log import AttemptLog, LogSettings
 from hookline.observe.stderr import ATOMIC, longest_write
+from hookline.rules.redaction import loggable
 from hookline.store.outage import Outage
 from tests.support import factory
 from tests.support.scene import Scene
