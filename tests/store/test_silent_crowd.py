@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from msgspec.structs import replace
 
@@ -59,6 +60,20 @@ async def test_a_new_lane_does_not_wait_behind_the_crowd(scene: Scene) -> None:
     jobs = await claim(scene)
     assert new.no in lanes_of(jobs)
     assert len(jobs) == STARTS
+
+
+async def test_a_resting_claim_serves_lanes_that_answer_and_new_lanes_only(scene: Scene) -> None:
+    known, new = await other(scene), await scene.endpoint(channels=["new"])
+    await crowd(scene)
+    long_ago = await scene.store.now() - timedelta(seconds=1)
+    await scene.raw.execute("UPDATE wake SET at = $1, floor = $1", long_ago)
+    resting = replace(a_budget(known), resting=True)
+    assert (await scene.store.pipeline.claim(512, resting)).jobs == []
+    await scene.send(2, channels=["other"])
+    await scene.send(1, channels=["new"])
+    batch = await scene.store.pipeline.claim(512, resting)
+    assert sorted(job.endpoint_no for job in batch.jobs) == sorted((known.no, known.no, new.no))
+    assert len(await claim(scene)) == STARTS
 
 
 async def test_every_silent_lane_is_served_once_within_as_many_claims_as_needed(scene: Scene) -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from hookline.model.deliveries import ClaimBatch, LeasedDelivery
 from hookline.rules.claim import budgets
-from hookline.rules.claim.budgets import SILENT_STARTS, Slots
+from hookline.rules.claim.budgets import MAX_SILENT_REST, RESTING_STARTS, SILENT_REST, SILENT_STARTS, Slots
 from hookline.rules.lane.window import Window
 
 NOW = datetime(2031, 5, 7, 11, 13, 17, tzinfo=UTC)
@@ -180,6 +180,43 @@ def test_an_answer_of_a_silent_lane_allows_one_more_start_in_the_next_claim() ->
     assert slots.budgets(0.0).silent_starts == SILENT_STARTS + 2
     answered(slots, (21, 1), (21, 1))  # this lane has answered before
     assert slots.budgets(0.0).silent_starts == SILENT_STARTS
+
+
+def test_a_worker_rests_after_a_claim_whose_silent_lanes_mostly_hang() -> None:
+    slots = some_slots(silent=400)
+    slots.budgets(10.0)
+    slots.take([a_job(no, 1) for no in range(SILENT_STARTS)], 10.0)
+    slots.begin_rest(10.25, took=0.03)
+    assert slots.rest(10.26) == pytest.approx(0.03 * SILENT_REST - 0.01)
+    resting = slots.budgets(10.26)
+    assert (resting.resting, resting.silent_starts) == (True, RESTING_STARTS)
+    after = slots.budgets(10.25 + 0.03 * SILENT_REST)
+    assert (after.resting, after.silent_starts) == (False, SILENT_STARTS)
+
+
+def test_a_worker_does_not_rest_after_a_few_starts() -> None:
+    slots = some_slots(silent=400)
+    slots.budgets(10.0)
+    slots.take([a_job(no, 1) for no in range(SILENT_STARTS - 1)], 10.0)
+    slots.begin_rest(10.25, took=0.03)
+    assert slots.rest(10.25) == 0.0
+
+
+def test_a_worker_does_not_rest_if_half_of_the_silent_lanes_answer() -> None:
+    slots = some_slots(silent=400)
+    answered(slots, *[(no, 1) for no in range(SILENT_STARTS // 2)])
+    slots.budgets(10.0)
+    slots.take([a_job(no, 1) for no in range(100, 100 + SILENT_STARTS)], 10.0)
+    slots.begin_rest(10.25, took=0.03)
+    assert slots.rest(10.25) == 0.0
+
+
+def test_no_rest_is_long() -> None:
+    slots = some_slots(silent=400)
+    slots.budgets(10.0)
+    slots.take([a_job(no, 1) for no in range(SILENT_STARTS)], 10.0)
+    slots.begin_rest(10.25, took=30.0)
+    assert slots.rest(10.25) == pytest.approx(MAX_SILENT_REST)
 
 
 def test_silent_lanes_get_one_slot_each_while_their_pool_is_crowded() -> None:

@@ -35,7 +35,7 @@ log = logging.getLogger("hookline.send")
 
 MAX_LOOKUP = 5.0  # seconds that a request waits for the address of its host
 MAX_STARTED = 32  # requests that are started in one round
-MAX_SILENT_STARTED = 8  # requests to silent endpoints that are started in one round; most need a new connection
+MAX_SILENT_STARTED = 2  # requests to silent endpoints that are started in one round; most need a new connection
 MAX_STALL = 5.0  # seconds without a new byte of the response body, after which the sender ends the request
 STALL_CHECK = 1.0  # seconds between two checks for stalled bodies
 # libcurl expects level-triggered events, but `EpollWaiter` is edge-triggered. A large upload that fills the buffer of

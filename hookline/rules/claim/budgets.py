@@ -33,7 +33,14 @@ LARGE = 16 * 1024  # bytes; larger payloads count against the budget of bytes, s
 CROWD, CROWDED = 64, 4
 # Maximum requests that a claim starts to silent lanes, in addition to one for each answer of a silent lane since the
 # last claim. So a claim that finds a thousand endpoints that hang stays short, and other messages do not wait for it.
-SILENT_STARTS = 16
+SILENT_STARTS = 8
+# Most silent lanes hang if a claim started at least `SILENT_STARTS` requests to silent lanes, and more than twice as many
+# as silent lanes answered. The worker then rests for `SILENT_REST` times as long as that claim took. During a rest, a
+# claim starts requests only to silent lanes whose wake tokens became due in the last `RECENT`: messages to new
+# endpoints. So the starts of a thousand requests that hang leave time for other messages.
+SILENT_REST, MAX_SILENT_REST = 2.0, 0.1  # the second is in seconds
+RESTING_STARTS = 4
+RECENT = timedelta(milliseconds=50)
 MAX_LANES = 4096  # lanes that a worker remembers, plus those that hold slots
 
 # Lanes that could start no request at their turn are checked again one after the other. The first is checked when the
@@ -162,6 +169,9 @@ class Slots:
         self._full_lanes: set[int] = set()  # endpoints that wait because they hold as many slots as one lane may
         self._heavy: set[int] = set()  # endpoints whose next delivery has a large payload that did not fit
         self._silent_answers = 0  # answers of silent lanes since the last claim
+        self._silent_taken = 0  # requests to silent lanes that the last claim started
+        self._answers_before = 0  # answers of silent lanes between the last two claims
+        self._rest_until = 0.0
         self._freed: set[int] = set()  # endpoints of which a slot was freed since the last claim began
         # Endpoints that a claim refused because each held as many slots as one lane may, although one of these slots
         # was freed while the claim ran. The next call of `next_in_line` returns them: perhaps no request is left whose
@@ -208,6 +218,8 @@ class Slots:
         claims."""
         self.silence(now)
         answers, self._silent_answers = self._silent_answers, 0
+        resting = self.rest(now) > 0
+        self._silent_taken, self._answers_before = 0, answers
         self._freed.clear()
         crowded = self._silent.used > min(CROWD, self._silent.total // CROWDED)
         return SlotBudgets(
@@ -219,7 +231,8 @@ class Slots:
             silent_windows={} if crowded else dict(self._silent.windows),
             first_window=1 if crowded else min(START, self._lane_limit),
             silent_free=self._silent.free,
-            silent_starts=SILENT_STARTS + answers,
+            silent_starts=(RESTING_STARTS if resting else SILENT_STARTS) + answers,
+            resting=resting,
             silent_by_app=dict(self._silent.by_app),
             waiting=self.waiting,
             bytes=self._answering.bytes,
@@ -240,6 +253,17 @@ class Slots:
             pool.add(job.app_no, 1, large)
             if pool is self._answering:
                 self._since.setdefault(no, (now, job.app_no))
+            else:
+                self._silent_taken += 1
+
+    def begin_rest(self, now: float, took: float) -> None:
+        """Rest if most silent lanes hang. The last claim took `took` seconds."""
+        if self._silent_taken >= SILENT_STARTS and self._silent_taken > 2 * self._answers_before:
+            self._rest_until = now + min(MAX_SILENT_REST, SILENT_REST * took)
+
+    def rest(self, now: float) -> float:
+        """Return how many seconds of the rest are left."""
+        return max(0.0, self._rest_until - now)
 
     def give_back(
         self, job: LeasedDelivery, now: float = 0.0, *, answered: bool = False, timed_out: bool = False

@@ -47,6 +47,7 @@ class Division:
         self._silent_lanes = 0  # silent lanes that have not got their part of `silent_starts`
         self._silent_by_app = dict(budgets.silent_by_app)
         self._bytes = {True: _Bytes(budgets.bytes), False: _Bytes(budgets.silent_bytes)}  # by `_answers`
+        self.resting = budgets.resting
         self._waiting = budgets.waiting
         self._policy = policy
         self._reserved: dict[int, int] = {}  # by endpoint: number of slots that `reserve` reserved for its lane
@@ -92,10 +93,10 @@ class Division:
 
     # ── before the deliveries are taken ──
 
-    def startable(self, endpoints: Iterable[int], limit: int) -> list[int]:
+    def startable(self, endpoints: Iterable[int], limit: int, recent: Container[int] | None = None) -> list[int]:
         """Return the lanes that this claim serves, at most `limit`: as many silent lanes as it may start requests to, but
         at most half of all if more than half of them answer, and then lanes that answer. The other lanes keep their wake
-        tokens for the next claim.
+        tokens for the next claim. If `recent` is given, the claim serves none of the silent lanes that are not in it.
 
         If there are more silent lanes, half are the first and half are the last ones of `endpoints`: a new endpoint that
         answers does not wait behind all endpoints that hang.
@@ -103,7 +104,10 @@ class Division:
         answering: list[int] = []
         silent: list[int] = []
         for endpoint_no in endpoints:
-            (answering if self._answers(endpoint_no) else silent).append(endpoint_no)
+            if self._answers(endpoint_no):
+                answering.append(endpoint_no)
+            elif recent is None or endpoint_no in recent:
+                silent.append(endpoint_no)
         most = min(self.silent_starts, max(limit // 2, limit - len(answering), 1))
         if len(silent) > most:
             newest = newest_part(most)

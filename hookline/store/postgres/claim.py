@@ -17,7 +17,7 @@ from hookline.model.lanes import AppPace, Lane
 from hookline.model.states import Reason
 from hookline.model.sweep import Death
 from hookline.rules import ordering
-from hookline.rules.claim.budgets import LARGE
+from hookline.rules.claim.budgets import LARGE, RECENT
 from hookline.rules.claim.division import Division, newest_part
 from hookline.rules.claim.rotation import Rotation, round_robin
 from hookline.rules.lane.admission import Admission
@@ -38,6 +38,7 @@ _LATE = timedelta(seconds=2)
 # tokens of any age. Other claims find only wake tokens after the watermark, a time that `_move_watermark` sets.
 _FULL_SCAN_EVERY = 2.0
 _BEGINNING = datetime(2000, 1, 1, tzinfo=clock.EPOCH.tzinfo)
+_ANY_AGE = timedelta(days=10_000)
 _CHANNEL = "hookline_wake"
 _ANSWER = 5.0  # maximum seconds to wait for an answer of the listener's session
 
@@ -105,21 +106,22 @@ class Claim:
         return await self._empty(batch)
 
     async def _claim(self, connection: Connection, want: int, budgets: SlotBudgets) -> ClaimBatch | None:
-        tokens, first = min(want, _MAX_TOKENS), []
-        crowded = self._crowded and clock.monotonic() < self._full_scan_at
+        tokens, first, resting = min(want, _MAX_TOKENS), [], budgets.resting
+        crowded = resting or (self._crowded and clock.monotonic() < self._full_scan_at)
         if crowded:
             silent = min(tokens, budgets.silent_starts)
-            newest = newest_part(silent)
+            newest = silent if resting else newest_part(silent)
             first = await self._claim_in_crowd(connection, tokens, newest, budgets)
             tokens = silent - newest
-        oldest = await self._claim_lanes(connection, tokens)
-        self._more = _tokens_read(oldest) >= tokens
-        self._crowded = False
+        oldest = [] if resting else await self._claim_lanes(connection, tokens)
+        self._more = resting or _tokens_read(oldest) >= tokens
+        self._crowded = resting
         found = [*oldest, *first]
         if not found:
             return None
         locked = _Lanes(found, claim=clock.chance.getrandbits(62))
-        self._move_watermark(locked, full=self._more)
+        if not resting:
+            self._move_watermark(locked, full=self._more)
         if locked.queues:
             await self._promote(connection, locked)
         division = Division(now=locked.now, want=want, budgets=budgets, policy=self._options.circuit)
@@ -137,7 +139,7 @@ class Claim:
         left = {row["endpoint_no"]: row["left_floor"] for row in taken if row["id"] is None}
         # In a crowd that is mostly refused, the next claim reads more lanes.
         few_refused = self._more and division.silent_starts <= budgets.silent_starts // 2
-        self._crowded = division.silent_starts <= 0 or (crowded and few_refused)
+        self._crowded = resting or division.silent_starts <= 0 or (crowded and few_refused)
         after = await self._write_after(connection, division, locked, sendable, left, unfit)
         return ClaimBatch(
             jobs=_jobs(locked, after, sendable, contents),
@@ -164,8 +166,9 @@ class Claim:
     ) -> list[Any]:
         """Find due lanes whose endpoints answer, and the silent lanes with the newest wake tokens. A claim
         that reads only the oldest wake tokens could find a thousand silent lanes and none of these lanes."""
+        answering, age = list(budgets.windows or ()), RECENT if budgets.resting else _ANY_AGE
         found: list[Any] = await connection.fetch(
-            self._sql["claim_lanes_in_crowd"], self._watermark, tokens, 0, list(budgets.windows or ()), newest
+            self._sql["claim_lanes_in_crowd"], self._watermark, tokens, 0, answering, newest, age
         )
         return found
 
