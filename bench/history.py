@@ -54,7 +54,7 @@ COLUMNS = {
 
 
 class Past(msgspec.Struct, frozen=True, kw_only=True):
-    """Objects that pages can show."""
+    """One object of each kind from the loaded history, for pages that show a single object."""
 
     app: Application
     endpoint: Endpoint

@@ -215,7 +215,7 @@ async def accept(store: Store, flow: Flow, rate: int, seconds: float, name: str,
 async def until(witness: Witness, count: int) -> None:
     async with asyncio.timeout(PATIENCE):
         while await asyncio.to_thread(witness.count, HEALTHY) < count:
-            await asyncio.sleep(0.05)  # another process receives them, so there is no event to wait for
+            await asyncio.sleep(0.05)  # another process receives the requests, so there is no event to wait for
 
 
 def waits_of(account: Account, accepted: dict[str, float]) -> list[float]:

@@ -128,7 +128,7 @@ def _read(url: str) -> None:
         with urllib.request.urlopen(url, timeout=5) as answer:
             answer.read()
     except OSError:
-        return  # the server has not started yet
+        return  # the server of `/metrics` has not started yet
 
 
 def _report(found: dict[tuple[str, str], list[Drained]], engines: list[str], modes: list[str], console: Console) -> int:

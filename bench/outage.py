@@ -70,10 +70,10 @@ class Run(Struct, frozen=True, kw_only=True):
     mode: str
     refused: int  # number of requests during the outage
     first: float  # seconds from the end of the outage to the first request with a 200 response
-    starts: list[float]  # seconds from the first to each request with a 200 response
+    starts: list[float]  # seconds from the first request with a 200 response to each such request
 
     def peak(self) -> int:
-        """Return the largest number of requests within any one second of the first ten."""
+        """Return the largest number of requests within any one second of the first ten seconds."""
         most = first = 0
         for last, at in enumerate(self.starts):
             if at >= SOON:

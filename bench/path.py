@@ -57,7 +57,7 @@ OUTPUT = (
     "PYTHON_BENCH_PATH"  # names the file that the sender process writes; it inherits variables that begin with PYTHON
 )
 MESSAGES = 3  # posted messages; the last one is measured
-IGNORED = ContextVar("ignored", default=False)  # set in a task whose functions are not part of the path
+IGNORED = ContextVar("ignored", default=False)  # set in a task whose functions are not counted
 IDLE = 0.5  # seconds after which a worker without work is asleep
 
 
@@ -105,7 +105,7 @@ def _caller(frame: FrameType) -> str | None:
 
 
 def _run_sender() -> None:
-    """Run the sender process. When it ends, write what was noted to a file."""
+    """Run the sender process. When it ends, write the functions that started to a file."""
     trace = Trace()
     from hookline.engine.sender import child
 
@@ -117,7 +117,7 @@ def _run_sender() -> None:
 
 
 async def paths(engine: str) -> dict[str, list[Start]]:
-    """Return the functions of both paths, in the order in which they started."""
+    """Return the functions of accepting and of delivering one message, in the order in which they started."""
     with database(engine) as url, BenchReceiver() as receiver, tempfile.NamedTemporaryFile() as output:
         os.environ[OUTPUT] = output.name
         env = environment(url, HOOKLINE_REQUEST_TIMEOUT="30s", HOOKLINE_LEASE="60s")
@@ -130,7 +130,7 @@ async def paths(engine: str) -> dict[str, list[Start]]:
         in_sender = msgspec.json.decode(output.read(), type=list[Start])
     all_starts = sorted([*trace.starts, *in_sender], key=lambda each: each.at)
     delivering = [each for each in all_starts if began <= each.at <= ended]
-    while delivering[0].function != "Worker._claim":  # skip the end of the commit, and the worker's waking up
+    while delivering[0].function != "Worker._claim":  # skip the end of ingest's commit, and the waking of the worker
         delivering.pop(0)
     return {"accept": accepting, "deliver": delivering}
 
@@ -158,7 +158,8 @@ def _post(url: str, token: str) -> None:
 
 
 async def _deliver(store: Store, config: Config, app: Application) -> tuple[float, float]:
-    """Deliver the posted messages and one more. Return when that one was handed to the store, and when it was recorded."""
+    """Deliver the posted messages and one more. Return when the last one was handed to the store, and when it was
+    recorded."""
     logged: asyncio.Queue[int] = asyncio.Queue()  # numbers of attempts; the log is written after they are recorded
     worker = Worker(
         store,
@@ -188,7 +189,7 @@ async def _deliver(store: Store, config: Config, app: Application) -> tuple[floa
 
 
 class Visit(Struct):
-    """What ran in one step of the path, and in the helpers that it entered first."""
+    """The functions that ran in one step of a message's path, and in the helpers that this step entered first."""
 
     number: int
     functions: list[str]
@@ -206,7 +207,7 @@ def visits(starts: Sequence[Start], steps: Mapping[str, int]) -> dict[str, Visit
             latest = step
             functions = found.setdefault(step, Visit(steps[step], [], {})).functions
         elif not found:
-            continue  # the path has not begun
+            continue  # no step of the message's path has begun
         else:
             caller = each.caller or latest
             step = owners.setdefault(each.module, caller if caller in found else owners.get(caller, latest))
@@ -217,7 +218,7 @@ def visits(starts: Sequence[Start], steps: Mapping[str, int]) -> dict[str, Visit
 
 
 def steps_of(path: str, engine: str) -> dict[str, int]:
-    """Return the steps of a path with their numbers. The first table in `architecture.md` is `accept`."""
+    """Return the numbered steps of `accept` or `deliver`. The first table in `architecture.md` is `accept`."""
     rows = STEP.findall(MAP.read_text().partition("## The path of a message")[2].replace("<engine>", engine))
     second = [number for number, _ in rows].index("1", 1)
     return {module: int(number) for number, module in (rows[:second] if path == "accept" else rows[second:])}

@@ -40,7 +40,7 @@ class Run(Struct, frozen=True, kw_only=True):
     lanes: int
     waits: list[float]  # milliseconds, sorted
     busy_rate: float  # deliveries per second of the busy application
-    left: int  # deliveries left in its backlog at the end
+    left: int  # deliveries left in the backlog of the busy application at the end
 
     def share(self, part: float) -> float:
         return self.waits[min(len(self.waits) - 1, int(len(self.waits) * part))]

@@ -198,7 +198,7 @@ class Census(Watch):
         self.latency: tuple[Counter[int], Counter[int]] = (
             Counter(),
             Counter(),
-        )  # for healthy and for failing endpoints
+        )  # deliveries by milliseconds, for healthy and for failing endpoints
         self.waits: Counter[int] = Counter()
         self.peaks: dict[str, Counter[int]] = {name: Counter() for _, name in BACKLOGS}
         self.to_ill = 0  # requests to endpoints during an outage, since the last sample

@@ -161,7 +161,7 @@ class World:
         self._claim_at = None
         self.slots.silence(self._seconds())
         if not self.slots.free:
-            self._claim_by(self.now + timedelta(seconds=SILENT_AFTER))  # or after the end of a request
+            self._claim_by(self.now + timedelta(seconds=SILENT_AFTER))  # earlier if a request ends
             return
         division = self._divide()
         for _round in range(ROUNDS):
@@ -214,7 +214,7 @@ class World:
             if row[4] + self.budget > now:
                 rows.append(row)
             else:
-                self.watch.died(no)  # its time budget has ended
+                self.watch.died(no)  # the time budget of this delivery has ended
         floor = queue[0][0] if queue else None
         division.take(lane, len(rows))
         self.lanes[no] = lane = division.after(lane, admission, taken=len(rows), floor=floor, lease=LEASE)

@@ -143,7 +143,7 @@ async def test_a_throttle_reaches_the_lanes_of_its_application_alone(client: Cli
 
 
 async def walk(client: Client, query: str, key: str = "iterator") -> list[list[str]]:
-    """Return the ids of all pages."""
+    """Return the ids of the applications that each page lists."""
     pages, more = [], ""
     while True:
         found = (await client.get(f"{APP}?{query}{more}")).json()

@@ -38,7 +38,7 @@ def of_message(app: Application, message: str) -> str:
 
 
 async def keys(client: Client, where: str) -> list[str]:
-    """Return the ids of all pages."""
+    """Return the ids of all rows of a listing, page by page."""
     join = "&" if "?" in where else "?"
     seen: list[str] = []
     page = (await client.get(f"{where}{join}limit=2")).json()
@@ -292,7 +292,7 @@ async def test_messages_that_were_tried_show_where_they_stand(client: Client, sc
     assert (one["payload"], one["payloadSize"] > 0) == ({}, True)
     (await resend(client, scene.app, delivered, endpoint.id)).json(202)
     (job,) = [job for job in await scene.claim_all() if job.message_id == delivered]
-    assert await keys(client, f"{where}?status=3") == [delivered]  # an attempt is in progress
+    assert await keys(client, f"{where}?status=3") == [delivered]  # an attempt of this message is in progress
     await scene.record(factory.delivered(job))
 
 

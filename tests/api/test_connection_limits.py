@@ -272,8 +272,8 @@ class Waiting(Health):
 
 @pytest.mark.parametrize("room", [{"per_address": 3}, {"limit": 3, "per_address": 2, "proxies": [FIRST]}])
 async def test_bodies_that_do_not_come_shut_nobody_out(room: dict[str, Any]) -> None:
-    """If no connection is idle, the server refuses the request whose body it has waited for longest. It has not run
-    yet."""
+    """If no connection is idle, the server refuses the request whose body it has waited for longest. That
+    request has not run yet."""
     async with place(ConnectionLimits(**room)) as there:
         lines = await there.awaited(FIRST, 3)
         assert await there.asks(FIRST) == 200  # this connection is idle afterwards
@@ -335,8 +335,8 @@ MIB = 1024 * 1024
 
 
 async def test_answers_that_one_address_does_not_take() -> None:
-    """Unread answers use memory. Over the limit of one address, the server closes its oldest connection and no one
-    else's."""
+    """Unread answers use memory. Over the limit of one address, the server closes the oldest connection of this
+    address, and none of another address."""
     async with place(ConnectionLimits(held=100 * MIB, held_per_address=3 * MIB)) as there:
         other = await there.untaken(SECOND)
         lines = await there.untaken(FIRST, 5)

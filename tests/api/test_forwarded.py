@@ -38,7 +38,7 @@ CALLERS = {
     "::ffff:203.0.113.9": "203.0.113.9",
     "10.1.0.7": "10.1.0.7",  # the calling address is itself a proxy
     "10.1.0.7, 10.1.0.8": "10.1.0.7",
-    # If an entry is not an address, the entry to its right counts, or else the peer.
+    # If an entry of the header is not an address, the entry to its right counts. If there is none, the peer counts.
     "": "127.0.0.1",
     "unknown": "127.0.0.1",
     "1.2.3.4, unknown": "127.0.0.1",

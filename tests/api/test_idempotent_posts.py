@@ -194,7 +194,7 @@ async def test_a_concurrent_request_waits_for_the_first(store: Store, second: St
     async with under_way(here, working) as first:
         await working.started.wait()
         twins = [asyncio.create_task(answers.once(KEY, REQUEST, working)) for answers in (here, here, there, there)]
-        await asyncio.sleep(0.1)  # time for the others to find the key locked
+        await asyncio.sleep(0.1)  # time for the other requests to find the key locked
         assert not [twin for twin in twins if twin.done()]
         working.end.set()
         answers = [await first, *[await twin for twin in twins]]
@@ -210,7 +210,7 @@ async def test_waiting_holds_no_connection(open_store_with: OpenStoreWith, store
         await working.started.wait()
         waiting = [IdempotentResponses(small) for _ in range(10)]
         twins = [asyncio.create_task(answers.once(KEY, REQUEST, working)) for answers in waiting]
-        await asyncio.sleep(0.1)  # time for the others to find the key locked
+        await asyncio.sleep(0.1)  # time for the other requests to find the key locked
         async with asyncio.timeout(60):
             await small.catalogue.organization("org_none")
         working.end.set()
@@ -259,7 +259,7 @@ async def test_a_crash_does_not_lock_the_key(store: Store, second: Store, raw: R
     working = Working()
     async with under_way(IdempotentResponses(store), working):
         await working.started.wait()
-    # The task was cancelled during its work, as if its process had been killed. Its lease still exists.
+    # The first request was cancelled during its work, as if its process had been killed. Its lease still exists.
     with pytest.raises(Refused):
         await IdempotentResponses(second, wait=0.05).once(KEY, REQUEST, working)
     await age(raw, 31)

@@ -95,7 +95,7 @@ def test_a_link_leads_to_this_machine_for_any_host_header(host: str) -> None:
 
 
 def test_no_page_or_route_reads_the_host_for_an_address() -> None:
-    """Only these files read the `Host` header, to compare it or through `place`. Review any file that is added here."""
+    """Only these files read the `Host` header: to compare it, or in `link_address`. Review each new file here."""
     root = Path(hookline.__file__).parent
     sources = [*root.glob("api/**/*.py"), *root.glob("web/**/*.py"), *root.glob("dashboard/**/*.py")]
     reading = re.compile(r"""headers(?:\.get\(|\[)["']host["']|\.base_url|url_for\(""")

@@ -26,7 +26,7 @@ from tests.support.conformance import Comparison
 
 FACTS = msgspec.json.decode(Path(__file__).parent.parent.joinpath("data/svix_operations.json").read_bytes())
 
-# Operations whose id in the reference is a function name or is used twice, with the id that Hookline uses.
+# Operations whose id in Svix's API is a function name or is used twice, with the id that Hookline uses.
 NAMES = {
     "patch_application": "v1.application.patch",
     "patch_endpoint": "v1.endpoint.patch",
@@ -34,11 +34,11 @@ NAMES = {
     "logout_api_v1_auth_logout__post": "v1.authentication.logout",
 }
 
-# Fields in answers that may have more values than in the reference.
+# Fields in answers that may have more values than in Svix's API.
 RATES = {"throttleRate"}  # may be a fraction, if the caller set one
-TASKS = {"status", "task"}  # the SDKs know more task states and kinds than the reference server
+TASKS = {"status", "task"}  # the SDKs know more task states and kinds than Svix's server
 
-# Answers that differ on purpose. The newest SDKs read the new secret from the answer of a rotation.
+# Answers that differ from Svix's on purpose. The newest SDKs read the new secret from the answer of a rotation.
 INSTEAD = {"/api/v1/app/{app_id}/endpoint/{endpoint_id}/secret/rotate": ["status 204"]}
 
 DOCUMENT: dict[str, Any] = msgspec.json.decode(openapi.describe([]))

@@ -229,7 +229,8 @@ async def test_no_reference_is_fetched(listener: tuple[str, list[str]], tmp_path
 
 @pytest.mark.parametrize("engine", ["sqlite"])
 def test_even_the_library_by_itself_fetches_nothing(engine: str, tmp_path: Path) -> None:
-    """The survey refuses references to other documents. This test calls the validation library without the survey."""
+    """The check of a saved schema refuses references to other documents. This test calls the validation library without
+    that check."""
     local = tmp_path / "schema.json"
     local.write_text('{"type": "integer"}')
     for reference in ("http://127.0.0.1:9/x", local.as_uri()):

@@ -30,7 +30,7 @@ from tests.support.chromium import launched
 
 TARGET = Path(__file__).parents[2] / "docs" / "screenshots"
 LASTS = 70.0  # seconds that the demo plays
-MOST = 150_000  # bytes
+MOST = 150_000  # maximum bytes of a picture
 WIDTH = 1280
 THEMES: tuple[Any, ...] = ("light", "dark")
 

@@ -18,7 +18,7 @@ from tests.browser.visitor import Visitor, check_notice
 from tests.browser.world import REFUSES, World
 from tests.support.receiver import OK
 
-_named = {"/tasks/stop", "/tasks/{task_id}/stop"}  # in test_tasks.py
+_named = {"/tasks/stop", "/tasks/{task_id}/stop"}  # test_tasks.py does these actions
 
 BrowserTest = Callable[[Visitor, World], None]
 

@@ -21,7 +21,7 @@ REDIRECTS = {
     "/endpoints/{endpoint_id}/secret/rotate",
     "/applications/{app_id}/portal-link",
 }
-CUSTOMERS = {"/contract"}  # operators see this beside each endpoint
+CUSTOMERS = {"/contract"}  # only customers have this page; operators see the contract on the page of each endpoint
 
 
 def shown(*, portal: bool) -> list[View]:

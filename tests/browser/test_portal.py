@@ -73,7 +73,8 @@ def test_a_link_signs_an_operator_in_once(visitor: Visitor, world: World) -> Non
 
 @one_engine
 def test_a_link_pasted_on_the_sign_in_page(visitor: Visitor, world: World) -> None:
-    """The browser loads no page for it. The link still leaves the address bar and waits for the reader to confirm."""
+    """The browser loads no page for the pasted link. The link still leaves the address bar and waits for the reader to
+    confirm."""
     page = visitor.stranger()
     page.goto("/login")
     page.goto(f"/login#token={world.token}")

@@ -30,7 +30,8 @@ BIG = 40  # MiB that a backup needs some time for
 
 @pytest.fixture
 async def small(alone: Cli, tmp_path: Path) -> Cli:
-    """A deployment with an endpoint, one message and a backup of both in `saved.db`. It has its keys in a file."""
+    """A deployment with an endpoint, one message and a backup of both in `saved.db`. The keys of the deployment
+    are in a file."""
     cli = alone.using(**QUICK)
     await cli("apps", "add", "acme")
     assert (await cli("endpoints", "add", "acme", "http://127.0.0.1:8073/")).code == 0
@@ -452,7 +453,7 @@ async def test_rows_that_are_still_in_an_outbox_are_relayed_again(alone: Cli, tm
     first = shop.publish("acme", 3)
     assert (await cli("relay", "--once")).code == 0
     assert (await cli("backup", "saved.db")).code == 0
-    second = shop.publish("acme", 2)  # deletes the first three
+    second = shop.publish("acme", 2)  # deletes the first three rows
     assert (await cli("relay", "--once")).code == 0
     assert shop.marker.exists()
     assert (await cli("restore", "saved.db", "--force")).code == 0

@@ -42,7 +42,7 @@ async def test_a_webhook_arrives_verified_in_two_terminals(cli: Cli) -> None:
 
             listener.type("status 404")
             while await asyncio.to_thread(_behaviour, control) != 404:
-                await asyncio.sleep(0.05)  # Another process reads the command.
+                await asyncio.sleep(0.05)  # The process of the listener reads the typed command.
             rejected = await cli("send", "demo", "order.paid", "--wait", "60", "--json")
             assert rejected.code == 1, rejected
             assert (await listener.json_line())["status"] == 404

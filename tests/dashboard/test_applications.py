@@ -106,7 +106,7 @@ async def test_applications_are_found_by_a_part_of_their_name(
     monkeypatch.setattr("hookline.dashboard.pages.applications.SHOWN", 2)
     just_one = await operator.page("/applications?q=b%C3%A4ck")
     assert not just_one.first("main").has(class_="more")
-    # It never looks through all of very many at once, and says so.
+    # The search reads a limited number of applications for each page. A page without a match says so.
     monkeypatch.setattr("hookline.store.plans.names.MAX_SEARCHED", 1)
     page, seen = await operator.page("/applications?q=bread"), 0
     while not page.first("main").has("table"):

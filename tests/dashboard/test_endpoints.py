@@ -113,7 +113,7 @@ async def test_filters_by_state_url_and_id(operator: Client, scene: Scene) -> No
 async def test_a_filter_by_state_finds_every_failing_endpoint(
     operator: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of the state that is asked for may be less sick than all that are looked at for the first lines."""
+    """The first lines of the page read only the sickest endpoints. The filter must find other endpoints too."""
     monkeypatch.setattr("hookline.dashboard.pages.endpoints.MAX_UNHEALTHY", 1)
     worst, paused, slowed = [await scene.endpoint() for _ in range(3)]
     await scene.store.catalogue.open_circuit(worst.no, "they deploy")

@@ -467,7 +467,7 @@ async def test_expunge_removes_the_payload_after_a_confirmation(operator: Client
     endpoint = await scene.endpoint()
     [message] = await scene.send(payload=b'{"secret": 7}')
     path = f"/messages/{message}/expunge"
-    # Nothing was said of the delivery that needs it.
+    # The form did not confirm that one delivery still needs the payload.
     assert "Nothing was removed" in (await operator.post(path)).page(409).text
     assert "Nothing was removed" in (await operator.post(path, needed="0")).page(409).text
     assert (await kept(scene, message)).payload is not None

@@ -32,7 +32,8 @@ from tests.support.receiver import Received, Receiver
 TRANSACTIONS = 200
 SHOPS = 4
 SEED = 20_261_115
-# A receiver on a busy machine may be slow. No order is given up for that, and orders of a killed worker are sent soon.
+# A receiver on a busy machine may be slow, and no delivery may become dead for that. Deliveries of a killed worker are
+# retried soon.
 UNTIRING = {
     "HOOKLINE_REQUEST_TIMEOUT": "6s",
     "HOOKLINE_LEASE": "16s",
@@ -119,7 +120,7 @@ class Shop:
         """Wait until the shop works. On a busy machine, a shop that is killed earlier would never sell anything."""
         async with asyncio.timeout(60):
             while not self.log.stat().st_size:
-                await asyncio.sleep(0.01)  # it writes this into a file
+                await asyncio.sleep(0.01)  # the shop writes its steps into a file, so there is no event to await
 
     def kill(self) -> None:
         self._process.send_signal(signal.SIGKILL)

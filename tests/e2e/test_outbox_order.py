@@ -81,7 +81,7 @@ async def test_each_key_arrives_in_the_order_committed(urls: tuple[str, str], tm
         for number in range(1 if ours.startswith("sqlite") else 2):
             workers.enter_context(running(["worker"], env, tmp_path / f"worker{number}.log"))
         await _sell(theirs, range(1))
-        await receiver.arrived(1)  # the others are published while earlier ones are relayed and sent
+        await receiver.arrived(1)  # later events are published while earlier ones are relayed and sent
         await _sell(theirs, range(1, TURNS))
         await asyncio.to_thread(arrivals.wait)
         await _until_nothing_is_open(store)
@@ -165,4 +165,4 @@ async def _until_nothing_is_open(store: Store) -> None:
             counts = await count(store)
             if not counts.open:
                 return
-            await asyncio.sleep(0.05)  # another process records them, so there is no event to await
+            await asyncio.sleep(0.05)  # another process records the outcomes, so there is no event to await

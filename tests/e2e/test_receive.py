@@ -36,8 +36,8 @@ async def test_a_handler_slower_than_the_senders_deadline_ends_delivered_with_on
         async with sending(receiving, tmp_path) as sent:
 
             async def turned_away() -> bool:
-                """Wait until the handler still works when its first lease would have ended. The sender retries once a
-                second."""
+                """Return whether the handler works for longer than its first lease. The sender retries once a second,
+                and gets a 409 for each retry."""
                 return (await sent.statuses()).count(409) >= LEASE
 
             await until(turned_away)

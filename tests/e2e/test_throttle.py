@@ -1,8 +1,8 @@
-"""An endpoint that asked for 20 requests a second gets no more, by its own count, however many workers share the work.
+"""An endpoint with a throttle of 20 requests a second receives no more, however many workers share the work.
 
 A busy machine delays requests and never sends them sooner. So at no time have more requests arrived than the rate and
 its burst allow since the start. A test of the store checks that the rate is also reached. `bench.throttle` measures how
-even it is on an idle machine.
+even the rate is on an idle machine.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ async def test_applications_take_turns_and_a_wide_one_is_committed_apart(scene: 
     """The messages of the wide application came first. Those of the narrow one must not wait for all of them."""
     narrow = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     ingest = GroupCommit(scene.store)
-    ingest._last_fanout[scene.app.no] = MAX_DELIVERIES  # what the first message would have taught it
+    ingest._last_fanout[scene.app.no] = MAX_DELIVERIES  # as if an earlier message had this many deliveries
     loop = asyncio.get_running_loop()
     for app_no in [scene.app.no] * 10 + [narrow.no] * 2:
         message = factory.new_message(app_no)
@@ -134,7 +134,7 @@ async def test_a_cancelled_first_request_still_answers_the_others_of_its_key(sce
     ingest = GroupCommit(scene.store)
     gone = asyncio.create_task(ingest.submit(keyed(scene)))
     twin = asyncio.create_task(ingest.submit(keyed(scene)))
-    await asyncio.sleep(0)  # both begin
+    await asyncio.sleep(0)  # both requests begin
     gone.cancel()
     assert (await twin).status == IngestStatus.REPLAYED
     assert (await ingest.submit(keyed(scene))).message_id == (await twin).message_id

@@ -62,8 +62,8 @@ async def received_at(receiver: Receiver, path: str, count: int) -> list[Receive
 
 
 async def test_a_failing_endpoint_causes_signed_events(scene: Scene, receiver: Receiver) -> None:
-    """Four failures and a last one give two events, failing and exhausted, each once and signed with the endpoint's
-    secret."""
+    """The fourth failed attempt causes the event `failing`, and the fifth and last one causes `exhausted`. Each event
+    is sent once, signed with the endpoint's secret."""
     receiver.behave(Behaviour(status=409, headers={"Retry-After": "0"}), "/failing")
     listener = await listen(scene.store, scene.organization.id, receiver.url + "/ops")
     async with delivering(scene.store):

@@ -204,7 +204,7 @@ async def test_rows_of_the_own_database_reach_a_worker_that_sleeps(scene: Scene)
         await asyncio.wait_for(waiting, SOON)
         async with asyncio.timeout(SOON):
             await scene.store.pipeline.arm()
-            while not (jobs := await scene.claim()):  # the new endpoint may have woken it earlier
+            while not (jobs := await scene.claim()):  # the new endpoint may have woken the worker earlier
                 await scene.store.pipeline.wait(120)
                 await scene.store.pipeline.arm()
         assert len(jobs) == 1

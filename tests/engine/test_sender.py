@@ -382,7 +382,7 @@ def test_a_literal_address_that_the_guard_refuses_is_not_dialled(receiver: Recei
 
 @pytest.mark.parametrize("spelling", ["2130706433", "0x7f.1", "0177.0.0.1", "127.1"])
 def test_no_spelling_gets_past_the_guard(receiver: Receiver, spelling: str) -> None:
-    """`Guard.check_url` refuses these before they are saved. If one came this far, the sender would still not connect."""
+    """`Guard.check_url` refuses such URLs before they are saved. The sender does not connect to a saved one either."""
     with Sending(allow=()) as sending:
         sent = sending.one(f"http://{spelling}:{receiver.port}/", deadline=3.0)
     assert sent.status is None

@@ -148,7 +148,7 @@ async def test_only_requests_that_the_process_had_started_were_interrupted(recei
     receiver.behave(Behaviour(hang=True), "/hangs")
     awaitable = AwaitableSender(msgspec.structs.replace(SETTINGS, slots=2))
     await awaitable.sender.start()
-    await awaitable.send(*(request(receiver.url) for _ in range(20)))  # the same places are used again
+    await awaitable.send(*(request(receiver.url) for _ in range(20)))  # 20 requests use the two slots again and again
     requests = [request(f"{receiver.url}/hangs") for _ in range(5)]
     awaitable.sender.submit(requests)
     await receiver.arrived(22)
@@ -199,7 +199,7 @@ def test_a_request_during_the_death_of_the_process_gets_a_result(
         lose = sender_process._Connection.connection_lost
 
         def lost(line: sender_process._Connection, error: Exception | None) -> None:
-            asyncio.get_running_loop().call_soon(awaitable.sender.submit, late)  # before the death is noticed
+            asyncio.get_running_loop().call_soon(awaitable.sender.submit, late)  # before anybody notices the death
             lose(line, error)
 
         monkeypatch.setattr(sender_process._Connection, "connection_lost", lost)
@@ -224,7 +224,7 @@ async def test_a_process_that_no_longer_answers_is_replaced(
     await awaitable.send(request(receiver.url))
     os.kill(pid := awaitable.pid(), signal.SIGSTOP)
     [lost] = await awaitable.send(request(receiver.url, deadline=0.1))
-    assert (lost.status, lost.error) == (None, None)  # the process did not start it
+    assert (lost.status, lost.error) == (None, None)  # the process did not start this request
     await _gone(pid)
     [sent] = await awaitable.send(request(receiver.url))
     assert sent.status == 200
@@ -247,10 +247,10 @@ async def test_the_process_holds_no_secrets(
     monkeypatch.setenv("DATABASE_URL", "only the worker's")  # other variables in the environment of the worker
     monkeypatch.setenv("SSL_CERT_FILE", "/etc/an authority of our own")
     await awaitable.send(request(receiver.url))
-    os.kill(pid := awaitable.pid(), signal.SIGKILL)  # the next child starts with these in the worker's environment
+    os.kill(pid := awaitable.pid(), signal.SIGKILL)  # the next process starts with these in the worker's environment
     await _gone(pid)
     while (await awaitable.send(request(receiver.url)))[0].status is None:
-        pass  # written before the death was noticed
+        pass  # this request was written before the death of the process was noticed
     environment = _environment(awaitable.pid())
     assert b"PATH=" in environment
     assert b"SSL_CERT_FILE=" in environment
@@ -299,7 +299,7 @@ async def test_a_process_that_cannot_start_loses_no_request(monkeypatch: pytest.
     awaitable, waiting = AwaitableSender(), request("http://127.0.0.1:9/")
     await awaitable.sender.start()
     awaitable.sender.submit([waiting])
-    await asyncio.sleep(0)  # it tries to start
+    await asyncio.sleep(0)  # the sender tries to start its process
     await awaitable.sender.close(0)
     [sent] = await awaitable.results(waiting)
     assert (sent.status, sent.error) == (None, None)

@@ -85,7 +85,7 @@ async def test_the_runner_stops_checking_when_all_tasks_are_done(scene: Scene, m
     async with working(runner(scene.store, poll=3600)):
         await ended(scene.store, await add(scene))
         async with asyncio.timeout(60):
-            while checks[-1]:  # it checks once more after its last step
+            while checks[-1]:  # the runner checks once more after the last step of the task
                 await asyncio.sleep(0.01)  # there is no event for this
         before = len(checks)
         await asyncio.sleep(0.2)  # there is no event for something that must not happen

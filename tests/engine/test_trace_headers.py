@@ -44,7 +44,8 @@ async def test_each_attempt_sends_the_trace(scene: Scene, receiver: Receiver) ->
 
 
 async def test_a_trace_that_was_smuggled_into_the_store_is_not_sent(scene: Scene, receiver: Receiver) -> None:
-    """The value is written past every earlier check. The last check is where it would become a header."""
+    """The test writes a trace that the earlier checks would not let through. The last check, where a trace becomes a
+    header, must not let it through either."""
     await scene.endpoint(url=receiver.url)
     traces = [f"{PARENT}\r\n{INJECTED}: 1", f"{PARENT} a=1\r\n{INJECTED}: 1", f"{PARENT}\n{INJECTED}: 1 a=1", PARENT]
     async with working(scene.store):

@@ -444,10 +444,10 @@ async def test_an_outcome_that_cannot_be_judged_blocks_no_other(
         for message_id in even:
             await reaches(scene.store, message_id, DeliveryState.DELIVERED)
         async with asyncio.timeout(PATIENCE):
-            while worker._slots.used:  # the odd one's answer may be the last to come
-                await asyncio.sleep(0.01)  # there is no event for it
-    assert len(receiver.requests) == 7  # none twice: the sender goes on as well
-    assert await scene.state(odd[0]) == DeliveryState.DELIVERING  # until its lease runs out
+            while worker._slots.used:  # the answer that cannot be judged may be the last to come
+                await asyncio.sleep(0.01)  # there is no event for a free slot
+    assert len(receiver.requests) == 7  # no request is sent twice, because the sender process goes on too
+    assert await scene.state(odd[0]) == DeliveryState.DELIVERING  # the delivery stays leased until its lease runs out
 
 
 def _set() -> asyncio.Event:

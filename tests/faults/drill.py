@@ -33,8 +33,8 @@ Ground = Callable[[str, Path], AbstractContextManager[Database]]
 
 class Drill(Struct, frozen=True):
     name: str
-    fault: str  # what happens, for the table
-    promise: str  # what holds nevertheless
+    fault: str  # what happens, as the table of results says it
+    promise: str  # the promise that Hookline keeps despite the fault
     act: Callable[[Scene], None]  # one fault; it returns when the fault is over
     engines: tuple[str, ...] = ENGINES
     layout: str = "split"

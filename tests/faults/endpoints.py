@@ -71,7 +71,7 @@ def _break(names: NameServer, kind: str) -> None:
 
 class Kind(Struct, frozen=True):
     behaviour: Behaviour
-    accepts: bool = False  # it sends a status of 2xx, so the message counts as delivered
+    accepts: bool = False  # the receiver sends a status of 2xx, so the message counts as delivered
 
 
 def _raw(text: str) -> Kind:
@@ -218,11 +218,11 @@ def publish_to_hostile(scene: Scene) -> None:
     with scene.fault("hostile endpoints"):
         for app in (APP, OTHER):
             _publish(scene, app, scene.hostile, first=first)
-        time.sleep(2.0)  # let them misbehave
+        time.sleep(2.0)  # let the endpoints misbehave
 
 
 CROWD, FEW = 1_000, 90  # hostile endpoints in a long and in a short drill
-PAUSE = 30.0  # seconds between two messages to each of them
+PAUSE = 30.0  # seconds between two messages to each hostile endpoint
 
 
 def publish_to_crowd(scene: Scene) -> None:
@@ -240,7 +240,7 @@ def publish_to_crowd(scene: Scene) -> None:
             for app, names in crowd.items():
                 _publish(scene, app, names, first=first)
             first = False
-            time.sleep(max(0.0, min(PAUSE, until - monotonic())))  # let them misbehave
+            time.sleep(max(0.0, min(PAUSE, until - monotonic())))  # let the endpoints misbehave
 
 
 def _subscribe(scene: Scene, endpoints: Mapping[str, Mapping[str, str]]) -> None:
@@ -262,7 +262,8 @@ def _channel(name: str) -> str:
 
 
 def _publish(scene: Scene, app: str, names: Iterable[str], *, first: bool) -> None:
-    """Publish one message to each. A 410 disables an endpoint, which gets a message in the first round only."""
+    """Publish one message to each named endpoint. An endpoint that answers 410 is disabled, and gets a message in the
+    first round only."""
     for some in _chunks([name for name in names if first or name.partition("/")[0] != "410"], 100):
         payloads = [{"app": app, "to": name, "number": len(scene.published) + at} for at, name in enumerate(some)]
         messages = [

@@ -175,7 +175,7 @@ def _address_space(pid: int) -> int:
 
 
 def _sender(scene: Scene, member: Member) -> int:
-    if (worker := member.child(WORKER)) is not None:  # a supervised worker has the sender
+    if (worker := member.child(WORKER)) is not None:  # a supervised worker is the parent of the sender
         return next(pid for pid in children(worker) if SENDER in Path(f"/proc/{pid}/cmdline").read_text())
     return _child(scene, member, SENDER)
 
@@ -188,7 +188,7 @@ def _child(scene: Scene, member: Member, mark: str) -> int:
             return pid
         if not scene.publishers.running:
             raise Missed
-        time.sleep(0.02)  # the process is starting it: there is no event to wait for
+        time.sleep(0.02)  # the process is starting its child: there is no event to wait for
     raise TimeoutError(f"{member.name} has no child process {mark}\n{scene.logs()}")
 
 
@@ -219,7 +219,7 @@ def freeze_database(scene: Scene) -> None:
 
 @contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    with suppress(ProcessLookupError):  # it has ended
+    with suppress(ProcessLookupError):  # the process has ended
         os.kill(pid, signal.SIGSTOP)
     try:
         yield

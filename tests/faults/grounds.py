@@ -92,7 +92,7 @@ def fill_disk(scene: Scene) -> None:
         with ballast.open("wb") as file:
             while monotonic() < until:
                 _fill(file.fileno(), scene.database.directory)
-                time.sleep(0.05)  # others free some space: take it too
+                time.sleep(0.05)  # other processes free some space: fill that too
         ballast.unlink()
         if scene.database.server is not None and not scene.server.running:
             scene.notes.append("PostgreSQL stopped on the full disk and was started again")

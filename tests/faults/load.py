@@ -251,7 +251,7 @@ class _Shop:
     def pid(self) -> int:
         """Return the process id of the running shop. Wait until it runs."""
         while self._process is None or self._process.poll() is not None:
-            time.sleep(0.02)  # the thread is starting it: there is no event to wait for
+            time.sleep(0.02)  # another thread is starting the shop: there is no event to wait for
         return self._process.pid
 
     def stop(self) -> None:

@@ -74,7 +74,7 @@ class Member:
 
     def __init__(self, name: str, arguments: list[str], env: Mapping[str, str], log: Path) -> None:
         self.name, self.arguments, self.env, self.log = name, arguments, env, log
-        self.wanted = True  # False while a fault keeps it down
+        self.wanted = True  # False while a fault keeps this command stopped
         self.process = self._started()
 
     def _started(self) -> Process:
@@ -111,21 +111,21 @@ class Scene:
     def __init__(self, database: Database, directory: Path, chance: random.Random, witness: Witness) -> None:
         self.database, self.directory, self.chance, self.witness = database, directory, chance, witness
         self.port = int(free_port())
-        self.settings: dict[str, str] = {}  # settings that the surroundings of the drill need
+        self.settings: dict[str, str] = {}  # settings for what the drill adds around Hookline, such as a name server
         self.variables: dict[str, str] = {}  # environment variables of the processes at their first start
         self.validation: dict[str, Any] = {}  # fields of the event types
         self.seconds = 0.0  # time over which the load is spread
         self.short = False
-        self.published: list[Published] = []  # what the faults themselves have published
+        self.published: list[Published] = []  # events that the faults themselves have published
         self.members: list[Member] = []
         self.faults: list[Fault] = []
         self.excused: list[Fault] = []  # the faults that may cause a second copy
         self.restores: list[Restore] = []  # backups that were restored
-        self.ended: list[str] = []  # members that ended by themselves
+        self.ended: list[str] = []  # names of the commands that ended by themselves
         self.notes: list[str] = []
         self.names: NameServer | None = None
         self.hostile: dict[str, str] = {}  # URLs of endpoints that misbehave
-        self.more_arrivals: Callable[[], list[Arrival]] = list  # of other receivers than the witness
+        self.more_arrivals: Callable[[], list[Arrival]] = list  # requests to receivers other than the witness
         self._closing = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name="keeper", daemon=True)
 
@@ -167,7 +167,7 @@ class Scene:
         for name, arguments in LAYOUTS[layout].items():
             self._join(name, arguments)
             if name == "api":
-                self.ready()  # migrated, before workers start
+                self.ready()  # the API migrates the database before workers start
         if layout == "split" and self.engine == "postgres":
             self._join("second worker", ["worker"])
         self._keeper.start()
@@ -188,7 +188,7 @@ class Scene:
         for part in (STEADY, FLAKY):
             self.call(f"/api/v1/app/{APP}/endpoint", {"url": f"{base}/{part}", "filterTypes": [TYPES[part]]})
         self.call(f"/api/v1/app/{SHOP}/endpoint", {"url": f"{base}/{SHOP}"})
-        closes = self.names is not None  # a connection that stays open needs no name
+        closes = self.names is not None  # True: each request needs a new connection, and so a lookup
         for part, fails in ((STEADY, 0), (FLAKY, 5), (SHOP, 0)):
             self.witness.answer(Answer(part=part, delay=LATENCY, closes=closes, fails_every=fails))
 
@@ -207,7 +207,7 @@ class Scene:
             member.end()
 
     def _keep(self) -> None:
-        """Start members again that ended by themselves."""
+        """Start each command again that ended by itself."""
         while not self._closing.wait(0.25):
             for member in self.members:
                 if member.wanted and not member.process.running:
@@ -277,7 +277,7 @@ class Scene:
         try:
             if await raw.count("delivery"):
                 return False
-            if self.restores:  # some orders are gone
+            if self.restores:  # the restored database lacks some orders, so their number says nothing
                 return await _all_relayed(raw, self.engine, self.shop_url)
             relayed = "app_no IN (SELECT no FROM application WHERE uid = $1)"
             return await raw.count("message", relayed, SHOP) >= load.committed()

@@ -67,7 +67,7 @@ async def test_the_alert_is_resolved_when_the_backlog_stays_well_below_the_thres
     await fleet.check_for(90)
     jobs = await scene.claim(3)
     await fleet.settle()
-    assert await fleet.names() == ["backlog"]  # 9 is below the threshold, but not far enough
+    assert await fleet.names() == ["backlog"]  # 9 is too close to the threshold to resolve the alert
     await fleet.record([factory.delivered(job) for job in jobs])
     await fleet.record([factory.delivered(job) for job in await scene.claim(2)])
     await fleet.check_for(120)

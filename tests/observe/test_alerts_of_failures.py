@@ -31,7 +31,7 @@ async def test_the_dead_letter_alert_becomes_critical_and_then_a_warning_again(s
     assert await severities() == [Severity.CRITICAL]
     everything = DeadFilter(org_id=scene.organization.id)
     await scene.store.repair.resolve(everything, "looked at", limit=15)
-    assert await severities() == [Severity.CRITICAL]  # 86 is below the threshold, but not far enough
+    assert await severities() == [Severity.CRITICAL]  # 86 is too close to the threshold to lower the severity
     await scene.store.repair.resolve(everything, "looked at", limit=20)
     assert await severities() == [Severity.WARNING]
     (alert,) = await fleet.firing()

@@ -36,7 +36,7 @@ async def test_deliveries_are_counted_by_state(scene: Scene) -> None:
     await scene.record(factory.delivered(one), factory.retry(two, after=500), factory.dead(three))
     found = await scene.store.monitoring.depths()
     assert found.states == {"pending": 2, "scheduled": 1, "delivering": 1, "queued": 0}
-    assert found.due == 2  # the scheduled delivery is not in it
+    assert found.due == 2  # the scheduled delivery does not count as due
     assert found.held == 0
 
 

@@ -123,9 +123,9 @@ async def test_the_lag_of_an_outbox_that_cannot_be_read_is_reported(measured: Me
     async with asyncio.timeout(60):
         while not (await measured.sampled())["hookline_outbox_lag_seconds"]:
             await asyncio.sleep(0.01)  # the relay runs in another task, so there is no event to await
-        file.unlink()  # without a file, nothing waits
+        file.unlink()  # without the outbox file, no row waits
         while (await measured.sampled())["hookline_outbox_lag_seconds"]:
-            await asyncio.sleep(0.01)  # the relay has no event for this either
+            await asyncio.sleep(0.01)  # the relay has no event for the end of a lag
     stop.set()
     await running
 

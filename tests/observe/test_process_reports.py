@@ -46,7 +46,7 @@ def test_the_largest_lag_of_several_outboxes_is_reported(tmp_path: Path) -> None
     long, short = Tally(), Tally()
     long.fell_behind("one", monotonic() - 90)
     long.fell_behind("other", monotonic() - 30)
-    long.fell_behind("one", monotonic())  # it is still behind, so its first time counts
+    long.fell_behind("one", monotonic())  # the relay of "one" is still behind, so the first time counts
     short.fell_behind("one", monotonic() - 60)
     write(fleet.born(), report(long))
     assert 90 <= fleet.together(report(short)).outbox_lag < 120

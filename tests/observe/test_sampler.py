@@ -77,7 +77,7 @@ async def test_while_the_database_is_unavailable_the_last_sample_stays(scene: Sc
 
 async def test_the_sampler_runs_until_it_is_stopped(scene: Scene) -> None:
     counted = Counted(scene)  # a count without cost, because the sampler pauses for long after a slow one
-    sampler, stop = Sampler(counted.store, every=0.01), asyncio.Event()  # it asks for nothing else of it
+    sampler, stop = Sampler(counted.store, every=0.01), asyncio.Event()  # the sampler uses no other part of the store
     running = asyncio.create_task(sampler.run(stop))
     await scene.endpoint()
     await scene.send(3)

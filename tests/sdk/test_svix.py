@@ -105,7 +105,7 @@ class Sendable(Struct, frozen=True, kw_only=True):
     parameters: dict[str, list[str]]
 
 
-# The newer generation's names for our shapes.
+# Names of objects in the newer generation of the SDKs, and Hookline's names for the same objects.
 RENAMED = {
     "EndpointUpsertIn": "EndpointUpdate",
     "EventTypeUpsertIn": "EventTypeUpdate",

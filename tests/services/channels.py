@@ -55,7 +55,7 @@ class Bad(Struct, frozen=True, kw_only=True):
 
 
 class Action(Struct, frozen=True, kw_only=True):
-    name: str  # its name in the audit log
+    name: str  # the name of the action in the audit log
     services: tuple[
         str, ...
     ] = ()  # the functions of `hookline/services` that perform it, such as `endpoint_state.pause`
@@ -165,7 +165,7 @@ class World:
         return Answer(answer.status, answer.body.decode() if answer.status < 400 else _said(answer.json(answer.status)))
 
     async def browser(self, org: str | None = None, app: Application | None = None) -> Browser:
-        """One that is signed in; the same one for the same organization and application."""
+        """Return a signed-in browser. Calls with the same organization and application get the same browser."""
         key = (org or self.scene.organization.id, None if app is None else app.id)
         if key not in self._browsers:
             self._browsers[key] = await self.enter(org_id=key[0], app=app)

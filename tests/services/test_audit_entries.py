@@ -35,7 +35,7 @@ RESOLVE = Action(
     command="dead resolve {letter}",
     inputs={"note": Input("note", "note", "--note")},
 )
-# Something is handed out and no row changes: without its entry, nothing is handed out.
+# This action shows a secret and changes no row. If its audit entry cannot be written, the secret is not shown.
 REVEAL = Action(name="endpoint.reveal_secret", form="/endpoints/{endpoint}/secret")
 
 
@@ -61,7 +61,7 @@ async def test_an_action_without_its_entry_changes_nothing(
         answer = await world.ask(channel, action)
     assert answer.code in (1, 4) if channel == "command" else answer.code >= 500, (
         answer
-    )  # 4: PostgreSQL misses a column
+    )  # exit code 4 on PostgreSQL: the renamed column is missing
     assert await world.snapshot() == before
     done = await world.ask(channel, action)
     assert done.code in ((0,) if channel == "command" else (200, 303)), done
@@ -92,7 +92,7 @@ async def test_nobody_signs_in_without_an_entry(scene: Scene, enter: Enter) -> N
 
 @both_engines
 async def test_an_edit_that_also_disables_notes_both_changes(scene: Scene, address: str) -> None:
-    """They are two transactions, so each has an entry of its own."""
+    """The edit and the disabling are two transactions, so each has an entry of its own."""
     endpoint = await scene.endpoint()
     client = ApiClient(address, tokens.issue(JWT_SECRET, scene.organization.id, now=clock.wall()))
     path = f"/api/v1/app/{scene.app.id}/endpoint/{endpoint.id}"

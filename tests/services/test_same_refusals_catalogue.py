@@ -60,8 +60,8 @@ class Row(Action, frozen=True, kw_only=True):
     body: Callable[[Mapping[str, str]], object] | None = None
     whole: bool = False  # True: a token of one application must not call it
     noted: bool = True  # False: the audit log has no entry for it (publishing)
-    also: tuple[str, ...] = ()  # entries that the command writes besides, because it does more
-    only_bad: bool = False  # nothing about it is good, or its command does not end
+    also: tuple[str, ...] = ()  # further audit entries of the command, which does more than the API
+    only_bad: bool = False  # True: test only bad inputs, because no input is good or the command does not end
 
 
 class Catalogue(World):

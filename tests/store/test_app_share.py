@@ -77,7 +77,7 @@ async def test_refused_lanes_wake_by_themselves_a_few_at_a_time(scene: Scene) ->
 async def test_freed_slots_wake_the_refused_lanes(scene: Scene) -> None:
     endpoints = await fill(scene, lanes=2, messages=6)
     batch = await claim(scene, 4, {})
-    # an engine that reads twice in one claim refuses the lane already here
+    # an engine that reads twice in one claim refuses the lane already in this first claim
     first, passed = batch.jobs, dict(batch.refused)
     assert len(first) == 3
     for _ in range(4):

@@ -50,7 +50,7 @@ def of(app: Application, jobs: list[LeasedDelivery]) -> list[LeasedDelivery]:
 async def test_the_next_claim_serves_a_quiet_application_however_many_lanes_another_has(
     scene: Scene, late: bool
 ) -> None:
-    """This holds whether the quiet application has the larger or the smaller number."""
+    """This holds whether the quiet application has the larger or the smaller application number."""
     early = await neighbour(scene)
     await busy(scene)
     quiet = await neighbour(scene) if late else early

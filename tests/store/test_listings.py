@@ -374,7 +374,7 @@ async def test_attempted_messages_are_filtered_by_state_and_message(scene: Scene
     assert len(await found(after=starts[0], before=starts[-1])) < 6
     await scene.store.repair.resolve(DeadFilter(app_no=scene.app.no), "seen to")
     assert await found(states=(DeliveryState.DEAD, DeliveryState.RESOLVED)) == ["b/RESOLVED"]
-    await scene.raw.execute("DELETE FROM dead_letter")  # its own retention is over
+    await scene.raw.execute("DELETE FROM dead_letter")  # as if the retention of the dead letter were over
     assert await found(states=(DeliveryState.DEAD,)) == ["b/DEAD"]
 
 
@@ -400,7 +400,7 @@ async def test_a_rare_match_is_found_in_bounded_steps(scene: Scene, kind: str, b
     scene.broken_on_purpose = True
     endpoint = await scene.endpoint()
     await bulk.load(scene.raw, [endpoint])
-    # matches at the ends of steps too
+    # some of these matches are at the end of a step
     rare = [f"msg_{n:027d}" for n in (3, 2_000, 4_321, 4_322, 4_323, 18_001, 19_998)]
     for message in rare:
         for table in ("message", "attempt"):

@@ -52,7 +52,7 @@ async def test_an_empty_database_is_migrated_once(empty: list[Store], engine: st
 
 async def test_processes_that_start_together_migrate_once(empty: list[Store], engine: str) -> None:
     applied = await asyncio.gather(*(handle.migrate() for handle in empty))
-    # each migration is applied by one of them
+    # each migration is applied by one of the three stores
     assert sorted(number for each in applied for number in each) == numbers(engine)
     assert [await handle.version() for handle in empty] == [SCHEMA_VERSION] * 3
 

@@ -89,7 +89,7 @@ async def test_a_claim_reports_the_deliveries_whose_budget_is_over_and_leases_th
     (death,) = batch.deaths
     assert (death.message_id, death.endpoint_no, death.reason) == (first[0], endpoint.no, Reason.BUDGET_EXHAUSTED)
     jobs = batch.jobs or (await scene.store.pipeline.claim(10, budgets)).jobs
-    assert [job.message_id for job in jobs] == second  # the next one of the queue
+    assert [job.message_id for job in jobs] == second  # the next delivery of the queue
 
 
 async def test_an_endpoint_with_a_limit_does_not_lose_slots_to_deliveries_whose_budget_is_over(scene: Scene) -> None:

@@ -40,7 +40,7 @@ async def slowed(scene: Scene, count: int = 60, **fields: object) -> tuple[Endpo
 
 
 async def set_pace(scene: Scene, endpoint: Endpoint, pace: float, *, quiet: float = 0.0) -> None:
-    """Set the pace as many such responses in a row would, the last of them `quiet` seconds ago."""
+    """Set the pace as many slow-down responses in a row would, the last of them `quiet` seconds ago."""
     at = await scene.store.now() - timedelta(seconds=quiet)
     await scene.raw.execute(
         "UPDATE lane SET pace = $1, pace_top = 30.0, pace_at = $2, slowed_at = $2 WHERE endpoint_no = $3",

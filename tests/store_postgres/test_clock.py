@@ -77,7 +77,7 @@ async def test_messages_that_were_just_accepted_are_sent_at_once(scene: Scene) -
     sent = await scene.send(3) + await scene.send(2, ordering_key="order-7")
     await turn_back(scene)
     await scene.age(SLACK)
-    assert {job.message_id for job in await scene.claim_all()} == set(sent[:4])  # the fifth is behind the fourth
+    assert {job.message_id for job in await scene.claim_all()} == set(sent[:4])  # the fifth is queued
 
 
 async def test_an_open_circuit_is_probed_after_its_cooldown(scene: Scene) -> None:
@@ -171,7 +171,7 @@ async def test_another_worker_finishes_what_a_dead_one_began(scene: Scene, secon
     await scene.record(factory.retry((await scene.claim())[0], after=1000))
     await scene.store.upkeep.sweep_clock()
     await scene.age(-HOUR)
-    assert (await scene.store.upkeep.sweep_clock()).set_back > 0  # then its process dies
+    assert (await scene.store.upkeep.sweep_clock()).set_back > 0  # the process that swept dies after this step
     assert await follow(second) == 0
     assert await ahead(scene, (await scene.delivery(message_id)).due_at) < 1000 + SLACK
 
@@ -188,7 +188,7 @@ async def test_a_request_in_flight_while_the_clock_is_set_back_is_retried_in_tim
 
 
 def moved_ahead(job: LeasedDelivery) -> LeasedDelivery:
-    """Return the job as its worker has it, who claimed it before the clock was set back by an hour."""
+    """Return the job as its worker knows it. The worker claimed it before the clock was set back by an hour."""
     hour = timedelta(seconds=HOUR)
     return replace(job, claimed_at=job.claimed_at + hour, lease_until=job.lease_until + hour, due_at=job.due_at + hour)
 
@@ -262,7 +262,7 @@ async def test_a_clock_that_is_ahead_for_a_moment_between_two_looks_holds_nothin
         await scene.age(-HOUR)
         assert await follow(scene.store) == pytest.approx(HOUR, abs=2 * SLACK)
         assert await ahead(scene, (await scene.delivery(first.message_id)).due_at) < 100 + SLACK
-        assert await follow(scene.store) == 0  # the same messages tell of it only once
+        assert await follow(scene.store) == 0  # the sweep does not notice the same step of the clock twice
         await scene.age(100 + 2 * SLACK)
         assert {job.message_id for job in await scene.claim_all()} == set(waiting)
 

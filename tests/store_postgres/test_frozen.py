@@ -80,7 +80,7 @@ async def test_after_one_call_that_took_too_long_the_caller_waits_no_more(own: S
         for _ in range(20):
             with pytest.raises(StoreUnavailable):
                 await own.now()
-        assert monotonic() - began < LATE  # and not 20 times the limit
+        assert monotonic() - began < LATE  # the 20 calls together take less than 20 times the limit
 
 
 async def test_statements_of_a_worker_have_a_deadline(hasty: Store, server: PostgresServer) -> None:
@@ -100,7 +100,7 @@ async def test_statements_of_a_worker_have_a_deadline(hasty: Store, server: Post
             hasty.upkeep.retire,
         ):
             await fails_soon(call)
-        await hasty.pipeline.wait_outbox(0.0)  # it polls instead
+        await hasty.pipeline.wait_outbox(0.0)  # a relay that cannot listen polls instead
     # A statement that the server had already got may have been executed when it continued.
     report = await hasty.pipeline.record(results)
     assert report.recorded + report.stale == 2

@@ -518,7 +518,7 @@ async def test_moving_rows_scans_no_table(scene: Scene) -> None:
     picked = ("org", True, 0, 20, 10**7, 10**6)
     for name in ("relay_find", "relay_rows"):
         plan = await explain(store, name, *picked)
-        assert scanned(plan) <= {"application", "organization"}, name  # a handful of rows
+        assert scanned(plan) <= {"application", "organization"}, name  # tables with a handful of rows
         assert buffers(plan) < 300, name
     row_id = await scene.raw.value("SELECT max(id) FROM outbox")
     plan = await explain(store, "relay_move", *moved(scene, row_id))

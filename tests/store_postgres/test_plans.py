@@ -246,7 +246,7 @@ async def test_listings_use_their_indexes(scene: Scene) -> None:
         ("lane_events", {"no": endpoint.no, "limit": 20}),
     ):
         plan = await explain(store, name, any_scan=True, **ever | given)
-        assert scanned(plan) <= {"application", "endpoint", "lane"}, name  # a handful of rows
+        assert scanned(plan) <= {"application", "endpoint", "lane"}, name  # tables with a handful of rows
         assert buffers(plan) < 300, name
 
 

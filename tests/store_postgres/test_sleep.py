@@ -83,7 +83,8 @@ async def test_a_worker_that_is_about_to_sleep_learns_when_the_next_delivery_is_
 
 @pytest.mark.parametrize("place", [0, 15, 16, MANY - 1])
 async def test_the_last_sleeping_worker_is_notified(scene: Scene, workers: list[Store], place: int) -> None:
-    """The workers that fell asleep beside it have woken by then. A publisher must detect each sleeper separately."""
+    """The workers that fell asleep beside the last one have woken by then. A publisher must detect each sleeper
+    separately."""
     await scene.endpoint()
     for worker in workers:
         assert await worker.pipeline.arm()

@@ -33,7 +33,7 @@ class Scrape:
     """The values of one reading of `/metrics`."""
 
     def __init__(self, text: str) -> None:
-        self.kinds: dict[str, str] = {}  # metric families
+        self.kinds: dict[str, str] = {}  # the type of each metric family, such as `counter`
         self.samples: dict[tuple[str, Labels], float] = {}
         self._counts: set[tuple[str, Labels]] = set()
         for family in text_string_to_metric_families(text):

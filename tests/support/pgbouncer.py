@@ -20,7 +20,7 @@ IGNORED = (
 
 
 class PgBouncer:
-    """`find` returns one that is not started, or None if the machine has none."""
+    """One PgBouncer process. `find` returns one that is not started, or None if the machine has no PgBouncer."""
 
     def __init__(
         self, program: Path, variables: dict[str, str], server: PostgresServer, mode: str, ignored: str
@@ -47,7 +47,7 @@ class PgBouncer:
         return cls(*found, server, mode, ignored) if found else None
 
     def start(self, patience: float = 60.0) -> None:
-        """Start it, and wait until it accepts connections."""
+        """Start PgBouncer, and wait until it accepts connections."""
         self._process = subprocess.Popen(
             [self._program, "--quiet", self._home / "pgbouncer.ini"],
             env=os.environ | self._variables,

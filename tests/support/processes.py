@@ -48,7 +48,7 @@ def descendants(pid: int) -> list[int]:
     """Return the process ids of the child processes and of their child processes."""
     found = []
     for child in children(pid):
-        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+        with suppress(FileNotFoundError, ProcessLookupError):  # the child has ended meanwhile
             found += [child, *descendants(child)]
     return found
 
@@ -73,7 +73,7 @@ def all_stopped(root: int) -> Iterator[None]:
 
 def _stop(pid: int) -> None:
     """Send SIGSTOP and wait until the process has stopped. The signal takes effect a moment after it is sent."""
-    with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+    with suppress(FileNotFoundError, ProcessLookupError):  # the process has ended
         os.kill(pid, signal.SIGSTOP)
         while _state(pid) not in "TZ":
             time.sleep(0.001)  # a process that is no child of this one gives no event to wait for

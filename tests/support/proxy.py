@@ -1,4 +1,4 @@
-"""A proxy in front of a server, with or without TLS. It passes the bytes on unchanged, unless a test changes a way."""
+"""A proxy in front of a server, with or without TLS. It passes the bytes on unchanged, unless a test changes them."""
 
 from __future__ import annotations
 

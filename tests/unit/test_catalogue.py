@@ -27,7 +27,7 @@ from hookline.rules.checks import text as text_checks
 from hookline.rules.guard import Guard
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
-FIRST = datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))  # neither instant exists in UTC
+FIRST = datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))  # FIRST and LAST do not exist in UTC
 LAST = datetime.max.replace(tzinfo=timezone(timedelta(hours=-12)))
 GUARD = Guard()
 OPEN_GUARD = Guard([ip_network("127.0.0.0/8")])

@@ -270,7 +270,7 @@ def test_a_long_hold_after_a_short_one_is_reported():
         lane = folded(lane, an_outcome(Health.NONE, hold_until=ahead(at + 1)), at=at).lane
     long = folded(lane, an_outcome(Health.NONE, hold_until=ahead(60)), at=0.7)
     assert [event.kind for event in long.events] == [K.LANE_HELD]
-    # still in flight when the first hold came
+    # the request of this outcome was already in flight when the first hold began
     longer = folded(long.lane, an_outcome(Health.NONE, hold_until=ahead(62)), at=57)
     assert (longer.lane.held_until, longer.events) == (ahead(62), ())
 

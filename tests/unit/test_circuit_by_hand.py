@@ -146,7 +146,7 @@ def steer(world: World, move: str) -> None:
         case "open" | "close":
             act = opened if move == "open" else closed
             world.lane = act(world.lane, at=(world.now - BEGIN).total_seconds()).lane
-            if world.waiting:  # as the store does it
+            if world.waiting:  # the store inserts such a token too
                 world.tokens.append(Token(world.now, min(world.waiting.values())))
         case "good" | "bad":
             world.claim(3)

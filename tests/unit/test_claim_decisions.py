@@ -277,7 +277,7 @@ def test_refused_lanes_do_not_all_wake_at_once() -> None:
 
 
 def test_the_rest_of_a_full_application_is_postponed() -> None:
-    """Their application is full by now, so the next claim would read them for nothing."""
+    """The application of these lanes is full by now, so the next claim would read the lanes for nothing."""
     full = dividing(20, held={1: 48}).admissions(lanes_of(1, 3))
     assert [(admission.quota, admission.app_full) for admission in full] == [(3, True), (0, True), (0, True)]
     assert {admission.rest_at for admission in full} == {NOW + REFUSED_PAUSE}

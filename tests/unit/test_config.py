@@ -768,7 +768,7 @@ PARTS = st.lists(st.text("abcdefgh, ", max_size=31), max_size=9)
 def test_a_secret_with_commas_is_taken_as_the_release_before_took_it(
     before: list[str], long: str, behind: list[str]
 ) -> None:
-    """Unless two of its parts are long enough to be secrets."""
+    """A text with commas is one secret, unless two of its parts are long enough to be secrets."""
     text = ",".join([*before, long, *behind])
     assume(len(text) >= 32 and weakness_of_text(text) is None)
     assert jwt_secrets(text) == (text,)

@@ -222,11 +222,11 @@ def test_an_attempt_that_we_interrupted_waits_like_any_other_and_says_nothing_ab
     assert NOW < judgement.verdict.at < ahead(POLICY.base * POLICY.factor)
     assert judgement.verdict.spends == spends
     assert judgement.health == Health.NONE
-    assert judged(failure(ErrorKind.INTERRUPTED), probe=True).health == Health.BAD  # the endpoint sent nothing good
+    assert judged(failure(ErrorKind.INTERRUPTED), probe=True).health == Health.BAD  # a probe needs a success
 
 
 def test_repeated_crashes_of_the_sender_kill_no_delivery():
-    """If these were retried at once, they would use up every attempt within a minute or two."""
+    """If the interrupted deliveries were retried at once, they would use up every attempt within a minute or two."""
     now, attempts, sent, policy, chance = NOW, 0, 0, RetryPolicy(), random.Random(3)
     while isinstance(
         verdict := judge(

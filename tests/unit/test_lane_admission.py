@@ -244,7 +244,7 @@ def test_a_start_that_falls_between_two_microseconds_waits_for_the_later_one() -
 
 @given(before=st.floats(0.001, 5000.0), after=st.floats(0.001, 5000.0))
 def test_a_rate_that_was_raised_or_a_clock_that_fell_does_not_hold_the_lane_for_long(before, after):
-    """It starts at the time it reports, and within two of its intervals and a second."""
+    """The lane starts at the time that it reports, after at most two of its intervals and about a second."""
     for tat in (advance(None, BEGIN, before, max(1, int(burst(before)))), ahead(86_400)):
         starts, next_at = gcra(tat, BEGIN, after)
         wait = 0.0 if starts else (next_at - BEGIN).total_seconds()

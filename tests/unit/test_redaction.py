@@ -95,7 +95,7 @@ def gone(sent: Sent) -> Result:
 # ── every text has a rule ─────────────────────────────────────────────────────────────────────────────────────────
 
 FREE = {"detail", "cause", "last_error", "error", "address", "status_reason"}  # text made for operators
-NOT_READ = {"Sent", "Dead"}  # text on its way in
+NOT_READ = {"Sent", "Dead"}  # values on their way to the store
 NOT_SHOWN = {"Caller", "NewAuditEntry", "AuditEntry"}  # customers never see these
 
 
@@ -111,7 +111,7 @@ def test_every_text_for_operators_has_a_rule() -> None:
 
 
 def test_all_that_a_store_reads_is_awaited() -> None:
-    """So that it passes through `for_customer`."""
+    """Everything that a store reads must pass through `for_customer`, which redacts it."""
     hints = get_type_hints(Store)
     parts = [*(hints[part] for part in PARTS), Ingest, Relay, Copies, Claim, Record, DepthCount]
     methods = [each for part in parts for each in public_methods(part)]

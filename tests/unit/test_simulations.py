@@ -187,7 +187,7 @@ def test_failing_endpoints_get_few_requests(whole: dict[Case, Tally]) -> None:
     assert 3 * ours <= without
     assert (
         max(whole[Case.OURS].probed) <= 40
-    )  # in 25 hours: six until the cooldown is an hour, then one an hour, with jitter
+    )  # probes in 25 hours: six until the cooldown is an hour, then one an hour, with jitter
 
 
 @pytest.mark.parametrize(("millis", "kept"), [(0, 0), (999, 999), (1_000, 1_000), (1_239, 1_230), (98_765, 98_700)])

@@ -106,7 +106,7 @@ async def test_the_time_budget_counts_from_publish_by_the_clock_of_the_source(
         left[age] = (jobs[message.id].expires_at - await scene.store.now()).total_seconds()
     assert left["200 s"] == pytest.approx(100, abs=30)
     assert left["-1 hour"] == pytest.approx(300, abs=30)
-    assert len(jobs) == 2  # the third is too old
+    assert len(jobs) == 2  # the third event is too old
     assert await scene.raw.count("dead_letter", "reason = 'budget_exhausted'") == 1
 
 
@@ -317,7 +317,7 @@ async def test_two_relays_share_the_work(scene: Scene, shop: ShopDatabase, open_
     turn = asyncio.Lock()
 
     async def shop_count(shop: ShopDatabase) -> int:
-        async with turn:  # one connection
+        async with turn:  # both tasks share one connection
             return await shop.waiting()
 
     first, second = await asyncio.gather(drain(open_source()), drain(open_source()))

@@ -61,7 +61,7 @@ async def open_source(scene: Scene) -> AsyncIterator[OpenSource]:
 
     yield open_
     for source in opened:
-        await source.close()  # closes a second time those that the test has closed
+        await source.close()  # a source that the test has closed is closed a second time
 
 
 @pytest.fixture
@@ -572,7 +572,8 @@ async def test_commits_of_a_killed_application_are_relayed(
 async def test_uncommitted_rows_of_a_killed_application_are_not_relayed(
     scene: Scene, open_source: OpenSource, tmp_path: Path
 ) -> None:
-    """Its pages are already in the file. Only the application may play back the journal that removes them."""
+    """The pages of the uncommitted rows are already in the file. Only the application may play back the journal that
+    removes them."""
     file = AppFile(tmp_path / "hot.db", mode="delete").make()
     file.publish(scene.app.id)
     source = open_source(file)

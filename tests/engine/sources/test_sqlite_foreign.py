@@ -27,7 +27,8 @@ def _as_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def beside(shop: AppFile) -> dict[str, int]:
-    """Return names and inodes of the files. A file that was created again has another inode."""
+    """Return names and inodes of the database file and of the files beside it. A file that was created again has
+    another inode."""
     return {path.name: path.stat().st_ino for path in shop.path.parent.glob("shop.db*")}
 
 
@@ -60,7 +61,8 @@ def test_a_file_that_is_open_is_read(shop: AppFile) -> None:
 def test_an_application_that_closes_meanwhile_finds_its_own_files_or_none(
     shop: AppFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last connection of the application would remove both files after we have seen them and before SQLite has."""
+    """The last connection of the application removes the WAL and its index when it closes. Here it closes after
+    Hookline has seen both files and before SQLite opens them."""
     conn = shop.connect()
     conn.execute("SELECT * FROM orders").fetchall()
     shop.publish("acme", 3)

@@ -27,7 +27,7 @@ export const checks = {
     await refused(403, "insufficient_access", () => portal.endpoint.create(app.id, { url }));
   },
 
-  // Only the older generation has this name.
+  // Only the older generation of the SDK has this name.
   async "the name that the portal had"(world) {
     if (!("dashboardAccess" in world.bare.authentication)) return;
     const app = await world.application();

@@ -91,7 +91,7 @@ def secrets_rotate_without_a_gap(world: World) -> None:
     rotation = api.EndpointSecretRotateIn(key=KEYS[1], grace_period_seconds=3600)
     answer = svix.endpoint.rotate_secret(app.id, endpoint.id, rotation)
     assert world.secret(app, endpoint) == KEYS[1]
-    assert answer is None or answer.key == KEYS[1]  # the older generation does not read it
+    assert answer is None or answer.key == KEYS[1]  # the older generation of the SDK does not read the answer
     world.send(app)
     arrival = world.receiver.next(path)
     assert arrival.verified_by(made)

@@ -98,7 +98,8 @@ def walk(listing: Callable[[Any], Any], options: type, **fields: Any) -> list[An
 
 
 def newest_first(rows: list[Any]) -> list[str]:
-    """Return their ids in the order of listings: newest first, and within a few milliseconds in any stable order."""
+    """Return the ids of the rows in the order of listings: newest first, and within a few milliseconds in any stable
+    order."""
     return sorted(ids(rows), reverse=True)
 
 
