@@ -16,7 +16,7 @@ _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
 _VALUE = {letter: value for value, letter in enumerate(_ALPHABET)}
 _LENGTH = 27
-_TWO, _FOUR = 62**2, 62**4  # how many texts of two and of four letters there are
+_TWO, _FOUR = 62**2, 62**4  # how many texts of two and of four base-62 letters there are
 _LAST_STEP = (1 << 40) - 1
 
 ORG, APP, ENDPOINT, MESSAGE, ATTEMPT = "org_", "app_", "ep_", "msg_", "atmpt_"
@@ -54,8 +54,8 @@ def _steps(at: datetime) -> int:
 
 
 def _encode(prefix: str, number: int) -> str:
-    """Return the prefix and the number in base 62. Four letters at a time, because the number needs several machine
-    words, and arithmetic on such numbers is slow."""
+    """Return the prefix and the number in base 62. Each division splits off four letters, because the number needs
+    several machine words, and arithmetic on such numbers is slow."""
     rest, f = divmod(number, _FOUR)
     rest, e = divmod(rest, _FOUR)
     rest, d = divmod(rest, _FOUR)

@@ -42,7 +42,7 @@ class Report(Struct, frozen=True, kw_only=True, rename="camel"):
     newest_message: datetime | None
     open_deliveries: int
     dead_letters: int
-    keys: str  # what holds the keys of the secrets: HOOKLINE_SECRET_KEY or a file
+    keys: str  # where the keys that decrypt the secrets are: HOOKLINE_SECRET_KEY, or the path of a file
     missing_keys: list[str]  # ids of keys that encrypted some secrets and that this process does not have
 
 
@@ -71,7 +71,7 @@ def backup(
     _check_target(file, database, force=force)
     with _ended_by_signals(), files.draft(file) as draft:
         found = _copied(cmd.out, database, draft, live=True)
-        _check_target(file, database, force=force)  # check again, because the copy may have taken long
+        _check_target(file, database, force=force)  # check again: other processes may have used `file` during the copy
         files.replace(file, draft)
     report = _report(file, found, settings, database)
     cmd.out.result(report, as_text=lambda: _print_backup(cmd.out, report))
@@ -177,9 +177,9 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _forget_markers(found: Contents, settings: Config) -> None:
-    """Remove the marker files of applications' outboxes. The application deletes the rows up to the one that its
-    marker file names. The restored database may lack the messages of the newest of these rows, so the relay must find
-    the rows again. The relay also writes the marker files again."""
+    """Remove the marker files of applications' outboxes. A marker file names the last outbox row that the relay copied,
+    and the application deletes the rows up to it. The restored database may lack the messages of the newest of these
+    rows, so the relay must find the rows again. The relay also writes the marker files again."""
     for url in {*found.sources, *settings.outbox_urls}:
         path = sqlite_path(url)
         if path is not None:

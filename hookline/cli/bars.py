@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 from hookline.services.explain import Part, Phase
 
-# If several parts fall on one character, the part that comes last in this order is drawn. So a short attempt is
-# visible in a long wait.
+# If several parts of a delivery's time fall on one character of a bar, the part that comes last in this order is drawn.
+# So a short attempt is visible in a long wait.
 PARTS: Mapping[str, str] = {Part.WAITING: "·", Part.HELD: "░", Part.FAILED: "✕", Part.DELIVERED: "●"}
 PHASES: Mapping[str, str] = {Phase.DNS: "░", Phase.CONNECT: "▒", Phase.TLS: "▓", Phase.ANSWER: "─", Phase.BODY: "█"}
 

@@ -46,7 +46,7 @@ MAX_SEALED = 10_000  # maximum values that are counted for each key in each encr
 SECRETS_BATCH = 500  # endpoints whose secrets are read at once
 LEAST_DISK = 50 * 1024 * 1024  # bytes that SQLite needs for its write-ahead log and a checkpoint
 LOOKUP_TIMEOUT, CONNECT_TIMEOUT = 5.0, 5.0
-UNUSED = timedelta(days=7)  # an older secret can be removed if its tokens were not used for this time
+UNUSED = timedelta(days=7)  # an older token secret can be removed if its tokens were not used for this time
 LATE = timedelta(seconds=60)  # an outbox row that has waited this long is late
 MIN_RETRY_SPAN = 3600.0  # seconds; if all retries take less time, an outage of an hour makes dead letters
 
@@ -238,7 +238,8 @@ def check_health(views: list[LaneView]) -> Check:
 
 
 async def _check_secrets(store: Store, views: list[LaneView]) -> Check:
-    """Check that the keys decrypt all secrets. If not, the store returns the endpoint without its secrets."""
+    """Check that the configured keys decrypt the secrets of all endpoints. If they do not decrypt the
+    secrets of an endpoint, the store returns the endpoint without its secrets."""
     numbers = [view.lane.endpoint_no for view in views]
     sealed: list[Endpoint] = []
     for start in range(0, len(numbers), SECRETS_BATCH):
@@ -252,7 +253,8 @@ async def _check_secrets(store: Store, views: list[LaneView]) -> Check:
 
 
 def check_keys(seals: Seals) -> Check:
-    """Check which keys are in use. An index on the key ids makes this cheap, and nothing is decrypted."""
+    """Check which keys of HOOKLINE_SECRET_KEY have encrypted stored values. An index on the key ids makes this cheap,
+    and nothing is decrypted."""
     needed = [key for key in seals.older if key.count]
     if needed:
         each = ", ".join(f"{key.key_id} seals {_at_least(key.count)}" for key in needed)

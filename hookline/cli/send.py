@@ -100,7 +100,8 @@ async def _send(
 
 
 def _print_accepted(out: Output, accepted: Accepted) -> None:
-    """Print the id before the wait. A user who interrupts the wait then knows that the message was accepted."""
+    """Print the id of the message before the command waits for its deliveries. A user who interrupts the wait then
+    knows that the message was accepted."""
     if not out.as_json:
         out.line(accepted.message_id)
         sys.stdout.flush()

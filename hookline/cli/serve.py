@@ -105,7 +105,8 @@ def run_parts(work: Coroutine[None, None, None]) -> None:
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first error of a group. The first error is the cause, because the first part that fails ends all others."""
+    """Return the first error of a group. It is the cause of the others, because the first part of the process that
+    fails ends all other parts."""
     error = group.exceptions[0]
     return _first(error) if isinstance(error, BaseExceptionGroup) else error
 

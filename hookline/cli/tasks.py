@@ -91,7 +91,8 @@ async def cancel(cmd: OrgCommand, task_id: Id) -> None:
 async def run_to_end(
     opened: Session, started: Sequence[Task], stop: asyncio.Event, advance: Callable[[int], None]
 ) -> int:
-    """Run tasks in this process until they end, so that the command needs no worker. Return the number of rows done.
+    """Run tasks in this process until they end, so that the command needs no worker. Return how many rows the tasks
+    processed.
 
     A worker may process the same tasks at the same time. `stop` cancels the tasks. Raise `Conflict` if one failed.
     """

@@ -61,7 +61,8 @@ async def _find(opened: Session, ref: str, app_ref: str | None) -> Message:
 
 
 async def _why_missing(opened: Session, ref: str, app_ref: str | None, missing: NoSuch) -> str:
-    """Explain why there is no such message. Its outbox row may be set aside, or may still wait for the relay."""
+    """Explain why there is no such message. The outbox row of its event may be set aside, or may still wait for the
+    relay."""
     if app_ref is None:
         if await opened.store.history.message_by_id(ref) is not None:
             return f"message {ref!r} belongs to another organization than {opened.org_id}: give that one with --org"

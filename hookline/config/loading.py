@@ -63,8 +63,8 @@ def _refuse_orphan(database: Path, path: Path) -> None:
 
 
 def _create_keys(path: Path) -> None:
-    """Create the file atomically. If another process created it first, keep that file: `os.link` does not
-    overwrite."""
+    """Create the file with the secrets atomically. If another process created it first, keep that file: `os.link` does
+    not overwrite."""
     from hookline.security.vault import new_key
 
     lines = f"HOOKLINE_JWT_SECRET={secrets.token_urlsafe(48)}\nHOOKLINE_SECRET_KEY={new_key()}\n"

@@ -22,14 +22,14 @@ from hookline.web.errors import Refused
 from hookline.web.html import Safe
 
 MEDIA = "text/event-stream"
-ALL = "all"  # a holder (see `holders`) of every stream: its limit applies to all streams of the process
+ALL = "all"  # the holder (see `holders`) that all streams of the process share, with the limit MAX_STREAMS
 MAX_STREAMS = 200  # streams of one process
 MAX_PER_SESSION = 12  # streams of one session
-# Streams of one application's customers, all together. A limit per session is not enough, because one portal link can
-# create many sessions.
+# Maximum streams for all customers of one application together. A limit per session is not enough, because one portal
+# link can create many sessions.
 MAX_PER_APPLICATION = 30
-# Streams of one organization's operators, all together. Its customers, all together, have a separate limit of the same
-# number.
+# Maximum streams for all operators of one organization together. A separate limit of the same number applies to all
+# customers of the organization together.
 MAX_PER_ORGANIZATION = 80
 MAX_SECONDS = 300.0  # after this time a stream ends and the browser reconnects
 RECONNECT_SECONDS = 2.0  # pause of the browser before it reconnects

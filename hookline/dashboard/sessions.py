@@ -191,10 +191,10 @@ class Sessions:
         return await self._sign_in.by_password(form.text("name"), form.whole("password"), address, mark)
 
     async def _question(self, request: Request, form: Form, signed_in: SignedIn, *, portal: bool) -> str | None:
-        """Return a question for the visitor if the link may switch them to another portal.
+        """Return a question for the visitor if the portal link may switch them to another portal.
 
-        Only a click on the button may switch the portal. In a frame no question is needed: only the configured sites
-        can show a portal in a frame.
+        Only a click on the button of the form may switch the portal. In a frame no question is needed: only the
+        configured sites can show a portal in a frame.
         """
         if signed_in.caller.app is None or form.flag("pressed") or form_origin.framed(request.headers):
             return None
@@ -212,7 +212,7 @@ class Sessions:
         )
 
     async def _begin(self, request: Request, signed_in: SignedIn, onward: str) -> Response:
-        """Create the session, set its cookies and redirect to the page."""
+        """Create the session, set its cookies and redirect to the path `onward`, or to the start page."""
         portal = signed_in.caller.app is not None
         value = secrets.token_urlsafe(32)
         entry = _sign_in_entry(signed_in.caller, _address(request))
@@ -343,7 +343,7 @@ def _actor(session: Session) -> Actor:
 
 
 def _hashed(value: str) -> bytes:
-    """Hash a session value. It has 256 random bits, so it needs no salt."""
+    """Hash the value of a session cookie. It has 256 random bits, so the hash needs no salt."""
     return hashlib.sha256(value.encode()).digest()
 
 

@@ -27,7 +27,7 @@ def snippets(scheme: Scheme, *, ed25519: bool, key: str | None, url: str) -> dic
     found = {}
     for name, text in _texts(folder).items():
         values["SECRET"] = json.dumps(secret) if name in ("Python", "Node") else shlex.quote(secret)
-        # One pass replaces all marks, so that a mark inside a secret or a URL stays as it is.
+        # One pass replaces all marks such as `@URL@`, so that a mark inside a secret or a URL stays as it is.
         found[name] = _MARK.sub(lambda mark: values[mark[1]], text)
     return found
 

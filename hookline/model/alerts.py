@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from hookline.model.states import Circuit, EndpointStatus
 
-OTHERS = "others"  # subject of the alert for all endpoints beyond the maximum number of alerts
+OTHERS = "others"  # subject of the one alert for all endpoints beyond the maximum number of single alerts
 
 
 class Severity(StrEnum):
@@ -46,9 +46,9 @@ class Reading(Struct, frozen=True, kw_only=True):
     value: float
     threshold: float
     severity: Severity | None  # severity of the current value; None means healthy
-    # The highest severity that an alert may keep if it fires already. A higher severity falls to `lingering`, and a
-    # lower one does not fall. None: the condition of the alert has ended. The thresholds of `lingering` are easier to
-    # reach than those of `severity`, so that an alert does not start and end again and again.
+    # For an alert that fires already: the highest severity that it may keep. If the severity of the alert is higher, it
+    # falls to `lingering`. Otherwise it does not fall. None: the condition of the alert has ended. The thresholds of
+    # `lingering` are easier to reach than those of `severity`, so that an alert does not start and end again and again.
     lingering: Severity | None
     text: str  # one line of text for operators
 

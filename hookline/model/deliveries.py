@@ -101,8 +101,8 @@ class SlotBudgets(Struct, frozen=True, kw_only=True):
     resting: bool = False  # of the silent lanes, serve only those with recent wake tokens: `RECENT` in claim/budgets.py
     silent_by_app: Mapping[int, int] = {}  # requests in flight to silent lanes, by application
     waiting: int = 0  # lanes that still wait because an earlier claim had no slots for them
-    bytes: ByteBudget = ByteBudget()  # large payloads to endpoints that answer
-    silent_bytes: ByteBudget = ByteBudget()  # large payloads to silent lanes
+    bytes: ByteBudget = ByteBudget()  # for large payloads to endpoints that answer
+    silent_bytes: ByteBudget = ByteBudget()  # for large payloads to silent lanes
     heavy: Collection[int] = ()  # endpoints whose next delivery has a large payload that did not fit an earlier claim
 
 
@@ -110,8 +110,8 @@ class ClaimBatch(Struct, frozen=True, kw_only=True):
     jobs: list[LeasedDelivery]
     now: datetime
     next_at: datetime | None  # time of the earliest remaining wake token, possibly past; only set if there are no jobs
-    # Endpoints that got nothing because a budget was used up. The value is the application, if its budget was used up,
-    # or None if it was the budget of the lane.
+    # Endpoints with deliveries that the claim did not lease, because a budget was used up. The value is the application
+    # if the budget of the application was used up, or None if it was the budget of the lane.
     refused: dict[int, int | None] = {}
     heavy: Collection[int] = ()  # endpoints of `refused` that wait because too many bytes are in flight
     deaths: tuple[Death, ...] = ()  # deliveries that were due, but their time budget was over

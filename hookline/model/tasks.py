@@ -61,8 +61,8 @@ class Task(NewTask, frozen=True, kw_only=True):
     updated_at: datetime
     endpoint_id: str | None = None
     done: int = 0
-    skipped: int = 0  # items that match but could not be sent
-    total: int | None = None  # number of matches at the start; None if there were too many to count
+    skipped: int = 0  # messages or dead letters that match but could not be sent
+    total: int | None = None  # matching messages or dead letters at the start; None: too many to count
     position: str | None = None  # where the next step continues
     error: str | None = None
 

@@ -59,7 +59,7 @@ class Sender:
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
     def _readable(self, span: Span) -> ReadableSpan:
-        """Create the span directly, because a tracer would choose another span id."""
+        """Convert a span for the exporter. Create it directly, because a tracer would choose another span id."""
         return ReadableSpan(
             name=span.name,
             context=_span_context(span.context, is_remote=False),

@@ -33,10 +33,11 @@ def result_class(status: int | None, error: ErrorKind | None) -> str:
 
 
 def kept(batch: Sequence[Result], report: RecordReport) -> Sequence[Result]:
-    """Return the results without those whose lease was lost. Another worker has that delivery now and will count it.
+    """Return the results without those whose lease was lost. Another worker has the delivery of such
+    a result now, and will count its attempt.
 
-    If the answer to a COMMIT was lost, its results are recorded again, look like lost leases, and are not counted at
-    all.
+    If the database's answer to a COMMIT is lost, this worker records the same results again. They then look as if their
+    leases were lost, and are not counted at all.
     """
     if not report.lost:
         return batch

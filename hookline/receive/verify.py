@@ -27,7 +27,7 @@ class Webhook(Struct, frozen=True, kw_only=True):
     An attacker can change the parts that are not signed: headers, and in some schemes the id.
     """
 
-    id: str | None  # the same on every copy; None if the provider sends none
+    id: str | None  # the same on every copy of an event; None if the provider sends no id
     event_type: str | None
     timestamp: datetime | None  # the signed time of sending; None if the scheme does not sign it
     body: bytes  # the bytes of the request

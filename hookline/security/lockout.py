@@ -133,8 +133,8 @@ def network(address: str) -> str:
 
 
 def _subject(key: bytes, *parts: str) -> bytes:
-    """Return a keyed hash of the parts. Users sometimes type their password as the name, and a stored hash with a key
-    does not reveal it."""
+    """Return a keyed hash of the parts, which names a counter or signs a mark. Users sometimes type their password as
+    their name, and a stored hash with a key does not reveal it."""
     return hmac.digest(key, "\0".join(("guess", *parts)).encode("utf-8", "surrogatepass"), "sha256")
 
 

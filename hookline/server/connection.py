@@ -46,8 +46,8 @@ class Connection(HttpToolsProtocol):
     _in_head = False
     _in_body = False
     # Received bytes of the current head or trailers, to refuse more than MAX_HEAD. The count starts again at 0 when a
-    # head begins or ends, when a part of a body arrives, and when a request ends. The read in which this happens is not
-    # counted.
+    # head begins or ends, when a part of a body arrives, and when a request ends. The bytes that arrive together with
+    # such an event are not counted.
     _buffered = 0
     # The parser stops after the head of a request with an `Upgrade` header. `_feed` then creates a new instance of the
     # same parser. The new instance first reads these bytes, a minimal head with the headers that delimit the body, and
@@ -83,7 +83,8 @@ class Connection(HttpToolsProtocol):
             self._refuse(431, f"the request's head is larger than {MAX_HEAD} bytes")
 
     def _feed(self, data: memoryview) -> None:
-        """Feed the parser. It stops after a head with an `Upgrade` header, so a new instance of it reads the rest."""
+        """Pass received bytes to the parser. The parser stops after a head with an `Upgrade` header, so a new instance
+        of the parser reads the rest."""
         while True:
             try:
                 return self.parser.feed_data(data)

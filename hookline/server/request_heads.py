@@ -48,7 +48,7 @@ def _host_fault(version: str, target: bytes, headers: list[Header]) -> str | Non
 
 
 def _target_fault(target: bytes, host: re.Match[bytes] | None) -> str | None:
-    """Return what is wrong with an absolute target, or None. It must name the same host as the Host header."""
+    """Return what is wrong with an absolute target, or None. The target must name the same host as the Host header."""
     url = _ABSOLUTE.fullmatch(target)
     if url is None:
         return "the target must be a path, or an http or https URL with a path"

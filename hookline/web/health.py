@@ -16,7 +16,7 @@ from hookline.store import SCHEMA_VERSION, Store
 from hookline.store.patience import CALLER_SECONDS, waiting_at_most
 
 LIVE, READY = PATHS = "/health/live", "/health/ready"
-FRESH = 1.0  # seconds for which the result of a database check is reused, because anybody may request it often
+FRESH = 1.0  # seconds for which the result of a database check is reused, because anybody may call READY often
 TIMEOUT = CALLER_SECONDS  # seconds for one database check
 
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}

@@ -43,7 +43,8 @@ _BY_NAME = {
     "url": "https://example.com/hooks",
 }
 
-# Examples for shapes whose name begins with the key. In these shapes, a field name has another meaning than elsewhere.
+# Examples for shapes whose name begins with a key of this dict. In these shapes, a field name has another meaning than
+# elsewhere.
 _BY_SHAPE = {
     "ApiKey": {"id": f"{ids.API_KEY}{_KSUID}", "name": "checkout service"},
     "Application": {"id": f"{ids.APP}{_KSUID}"},

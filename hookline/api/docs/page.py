@@ -240,8 +240,8 @@ class Reference:
         return reduce(getitem, node["$ref"].removeprefix("#/").split("/"), self._document)
 
     def _bounded(self, schema: Schema) -> Schema:
-        """Return the schema whose limits the page shows beside a field. If the field refers to an enumeration, this is
-        the enumeration, so that the page shows its values, with the field's own default."""
+        """Return the schema whose limits the page shows beside a field. If the field refers to an enumeration, return
+        the enumeration with the field's own default, so that the page shows the values of the enumeration."""
         for each in (schema, *schema.get("anyOf", [])):
             resolved = self._resolve(each)
             if "enum" in resolved:

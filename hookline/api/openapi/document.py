@@ -22,7 +22,7 @@ from hookline.web.invalid_fields import NAME
 
 @functools.cache
 def document() -> Schema:
-    """Return the document without webhooks. It is the same for all callers."""
+    """Return the OpenAPI document without webhooks. It is the same for all callers."""
     shapes = Shapes(all_shapes())
     paths: dict[str, Schema] = {}
     for operation in sorted(OPERATIONS, key=lambda each: list(TAGS).index(each.tag)):

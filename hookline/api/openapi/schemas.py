@@ -1,5 +1,5 @@
-"""JSON Schemas of the shapes. msgspec generates them. This module simplifies them for readers and client
-generators."""
+"""JSON Schemas of the JSON shapes of the API. msgspec generates the schemas. This module simplifies them for readers
+and client generators."""
 
 from __future__ import annotations
 

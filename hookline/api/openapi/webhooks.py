@@ -1,4 +1,4 @@
-"""The `webhooks` section of the document: one entry for each event type."""
+"""The `webhooks` section of the OpenAPI document: one entry for each event type."""
 
 from __future__ import annotations
 

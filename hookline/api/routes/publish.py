@@ -206,8 +206,8 @@ def _results(
 def _result(
     app: Application, item: _Item, answer: Accepted, trace: str | None, with_content: bool
 ) -> wire.BatchResultOut:
-    # An earlier release accepted the item in the first request with this key, but this release cannot read it. So the
-    # message cannot be shown.
+    # This request repeats an earlier one with the same idempotency key. An earlier release accepted this item of the
+    # batch then, but this release cannot read it. So the response cannot show the message.
     if isinstance(item, str):
         return _refused(422, "invalid", item)
     try:

@@ -65,7 +65,7 @@ async def list_all(call: Call, asked: TaskQuery) -> ListResponse[wire.Background
 
 
 def _filter(call: Call, asked: TaskQuery) -> TaskFilter:
-    """Return the store's filter.
+    """Return the filter with which the store selects tasks.
 
     The API shows canceled tasks as failed, so the status `failed` also selects canceled tasks.
     """

@@ -1,4 +1,4 @@
-"""Applications."""
+"""The JSON shapes of applications."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters."""
+"""The JSON shapes of dead letters."""
 
 from __future__ import annotations
 

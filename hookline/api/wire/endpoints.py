@@ -1,4 +1,4 @@
-"""Endpoints and their lanes."""
+"""The JSON shapes of endpoints and their lanes."""
 
 from __future__ import annotations
 

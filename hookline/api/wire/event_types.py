@@ -1,4 +1,4 @@
-"""Event types."""
+"""The JSON shapes of event types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""API keys."""
+"""The JSON shapes of API keys."""
 
 from __future__ import annotations
 

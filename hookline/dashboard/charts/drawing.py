@@ -17,7 +17,7 @@ WIDE = 1000  # width of the drawing in SVG units; the browser stretches it to th
 HEADROOM = 1  # pixels above the highest value, so that its line is not cut
 BELOW = 22  # pixels for the labels of the time axis
 MAX_ROWS = 20  # maximum rows of the table under a chart; if the chart has more values, the table leaves some out
-MIN_WIDTH = 4  # a single value is drawn as a line this far to the left and to the right, in units of the path
+MIN_WIDTH = 4  # a single value is drawn as a line that extends this far to its left and right, in units of the path
 
 Values = Sequence[float | None]
 _Run = list[tuple[float, float]]
@@ -64,7 +64,8 @@ def _widened(run: _Run) -> _Run:
 
 
 def _through(run: _Run) -> str:
-    """Format all points with one call and short numbers, because a page has thousands of points."""
+    """Return the points of a line as text for an SVG path. One call formats all of them, with short numbers, because a
+    page has thousands of points."""
     text = "L".join(["%.0f %.1f"] * len(run)) % tuple(chain.from_iterable(run))
     return text.replace(".0L", "L").removesuffix(".0")
 

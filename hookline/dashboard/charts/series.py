@@ -79,7 +79,8 @@ def step(span: Range) -> timedelta:
 
 
 def begins(span: Range, now: datetime) -> datetime:
-    """Return the start of the first step. The last step contains `now`, so that a chart moves by whole steps."""
+    """Return the start of the first time step of a chart. The last step contains `now`, so that a chart moves by whole
+    steps."""
     length = step(span)
     return now - (now - EPOCH) % length - (span.steps - 1) * length
 
@@ -110,7 +111,8 @@ def few_steps(span: Range, now: datetime) -> Steps:
 
 
 async def read(context: PageContext, app_no: int | None, endpoint_no: int | None = None) -> Series:
-    """Read the attempts in the time range of the page. With None, they are those of all applications or endpoints."""
+    """Count the attempts in the time range of the page. An `app_no` of None means all applications, and an
+    `endpoint_no` of None means all endpoints."""
     found = await context.store.monitoring.activity(
         begins(context.span, context.now),
         org_id=context.org_id,

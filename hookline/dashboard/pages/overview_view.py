@@ -122,7 +122,7 @@ def _named(context: PageContext, each: UnhealthyLane) -> list[Child]:
 
 
 def _alerts_line(data: OverviewData) -> Safe | None:
-    """Return a line about the firing alerts, without those that the other lines already report."""
+    """Return a line about the firing alerts, without those that other lines at the top of the page already report."""
     reported = ("circuit_open", "dead_letters", "dead_letters_growing", "endpoint_failing")
     alerts = [] if data.fleet is None else [each for each in data.fleet.alerts if each.name not in reported]
     if not alerts:

@@ -102,7 +102,7 @@ def _document(title: str, *body: Child, brand: Brand | None = None) -> Safe:
 
 
 def _form(path: str, form: SignInForm, *fields: Child, words: str, kind: str = "button main") -> Safe:
-    # `pressed` means that a person pressed the button. The script that signs in with a link clears it.
+    # The field `pressed` means that a person pressed the button. The script that signs in with a link clears the field.
     hidden = {"csrf": form.proof, "next": form.onward, "pressed": "1"}
     return tag(
         "form",

@@ -41,14 +41,14 @@ def state(task: Task) -> Safe:
 
 
 def processed(task: Task) -> int:
-    """Return the number of matches processed so far."""
+    """Return how many matching messages or dead letters the task has processed so far."""
     return task.done + task.skipped
 
 
 def bar(task: Task) -> Safe:
     """Return the progress bar.
 
-    A finished task has a full bar, even if another task changed some of the counted matches.
+    A finished task has a full bar, even if another task changed some of the counted messages or dead letters.
     """
     if task.status == TaskStatus.FINISHED:
         return components.progress(max(1, processed(task)), max(1, processed(task)), verb(task))

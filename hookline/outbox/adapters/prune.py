@@ -45,15 +45,16 @@ def runner(conn: Any) -> Run:
 
 
 def prune(run: Run) -> None:
-    """Delete relayed rows after an INSERT, in its transaction. If there are none, this costs two short queries."""
+    """Delete relayed rows after an INSERT of events, in its transaction. If there are no relayed rows, this costs two
+    short queries."""
     place = marked_place(run(LIST_FILES, ()))
     if place is not None:
         delete_relayed(run, place)
 
 
 def marked_place(files: list[tuple[Any, ...]]) -> OutboxPlace | None:
-    """Return the last relayed row. Hookline writes it to the marker file beside the SQLite file. `files` are the rows
-    of `LIST_FILES`."""
+    """Return the last row that Hookline relayed, as the marker file beside the SQLite file names it. `files` are the
+    rows that the query `LIST_FILES` returned."""
     database = next((str(file) for _, name, file in files if name == "main" and file), "")
     return marker.read(database) if database else None
 

@@ -50,7 +50,8 @@ REPLAYED, WITHOUT_BODY = b"idempotency-replayed", b"idempotency-body-omitted"
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 _is_length = re.compile(r"[0-9]+").fullmatch
 
-# No comma: some servers join two headers with a comma, and a request with two keys has no valid key.
+# A key without quotes has no comma. Some servers join two headers with a comma, and a request with two keys must be
+# refused.
 _is_bare = re.compile(r"[!#-+\--~]+").fullmatch
 _is_quoted = re.compile(r'"(?:[ !#-\[\]-~]|\\["\\])*"').fullmatch
 _escape = re.compile(r"\\(.)")
@@ -253,9 +254,9 @@ def _decoded(body: bytes) -> Any:
 
 
 def _named_key(names: Sequence[str], headers: Headers) -> str | None:
-    """Return the key of the first header that is present.
+    """Return the key in the first of the named headers that is present.
 
-    If its value is malformed, the other headers are not tried.
+    If the value of this header is malformed, the other headers are not tried.
     """
     for name in names:
         try:

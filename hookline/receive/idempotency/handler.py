@@ -158,7 +158,7 @@ def _is_in_flask() -> bool:
 
 
 def rewind(request: Any) -> None:
-    """Let the body be read again if it was read before, such as by a `before_request` function."""
+    """Let the body of a request be read again if it was read before, such as by a `before_request` function."""
     if "stream" in vars(request):
         request.environ["wsgi.input"] = io.BytesIO(request.get_data(cache=True))
 

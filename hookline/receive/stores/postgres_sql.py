@@ -67,7 +67,7 @@ WHERE key = $1::bytea AND token = $2::bytea AND response IS NULL
 RETURNING true
 """
 
-# $1 key, $2 token, $3 response, $4 seconds for which it is kept.
+# $1 key, $2 token, $3 response, $4 seconds for which the response is kept.
 _FINISH = """
 UPDATE {table} SET response = $3::bytea, expires_at = now() + make_interval(secs => $4::float8)
 WHERE key = $1::bytea AND token = $2::bytea
@@ -76,7 +76,7 @@ RETURNING true
 
 _RELEASE = "DELETE FROM {table} WHERE key = $1::bytea AND token = $2::bytea AND response IS NULL"
 
-# Rows that another request is about to take over are locked. They are skipped.
+# The statement skips locked rows: another request is about to take over the keys of these rows.
 _CLEAN = """
 WITH gone AS (
     DELETE FROM {table} WHERE key = ANY (ARRAY(

@@ -65,13 +65,13 @@ DELETE FROM hookline_idempotency WHERE rowid IN
 """
 
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-# Calls wait in line for the thread. A call fails if it has waited for longer than its timeout plus this many seconds.
-# On a busy machine, the thread may start a call late although the file is not locked.
+# Calls of `AsyncSqliteKeys` wait in line for its thread. A call fails if it has waited for longer than its timeout plus
+# this many seconds. On a busy machine, the thread may start a call late although the file is not locked.
 _MARGIN = 1.0
 
 
 class _Held(Struct, frozen=True):
-    """A row that has not expired."""
+    """The row of an idempotency key that has not expired."""
 
     fingerprint: bytes
     token: bytes

@@ -25,7 +25,7 @@ class DeliveryHistory(Struct, frozen=True, kw_only=True):
     url: str | None
     lane: LaneView | None  # the current state of its lane; None if the delivery is finished
     events: list[LaneEvent]  # events of its lane between acceptance and end, oldest first
-    holding: list[LaneEvent]  # earlier events that still held the lane when the delivery was accepted
+    holding: list[LaneEvent]  # earlier events that still held the lane when the message was accepted
     letter: DeadLetter | None
     org_id: str = DEFAULT_ORG
 

@@ -102,7 +102,7 @@ def _between(held: Sequence[tuple[datetime, datetime]], since: datetime, until: 
 class Happening(Struct, frozen=True, kw_only=True):
     at: datetime
     what: Attempt | LaneEvent
-    waited: timedelta = timedelta(0)  # before an attempt: since the end of the previous attempt, or since acceptance
+    waited: timedelta = timedelta(0)  # for an attempt: time since the end of the previous attempt, or since acceptance
 
 
 def happenings(history: DeliveryHistory) -> list[Happening]:

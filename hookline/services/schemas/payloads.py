@@ -27,7 +27,7 @@ REMEMBERED = 2.0  # seconds until an event type is read again, so that changes b
 MAX_REMEMBERED = 10_000
 MAX_COMPILED = 256
 # A schema that is not small is first compiled in a child process. If that takes at most this many seconds of CPU time,
-# this process compiles it too. Otherwise all its payloads are checked in a child process.
+# this process compiles it too. Otherwise a child process checks all payloads that must fit this schema.
 QUICK = 0.005
 
 
@@ -45,7 +45,8 @@ class _Rule(Struct, frozen=True):
     event_type: str
     version: str
     text: bytes
-    # None: compiling the schema would block this process for too long. Child processes check all its payloads.
+    # None: compiling the schema would block this process for too long. Child processes check all payloads of
+    # the event type.
     compiled: schema_validation.CompiledSchema | None = None
     # Set if the stored schema cannot be used. Every payload then gets this error: no payload is accepted unchecked.
     refusal: str | None = None

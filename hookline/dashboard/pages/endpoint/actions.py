@@ -171,7 +171,7 @@ def _confirm_rotation(context: PageContext, found: Endpoint) -> Page:
 
 
 def _already_rotated(context: PageContext, found: Endpoint) -> Page:
-    """Refuse to rotate twice.
+    """Refuse to rotate the secret twice.
 
     A reload repeats the POST, and would replace the secret that the user has just copied.
     """
