@@ -16,7 +16,7 @@ from hookline.store import Store
 from hookline.store.outage import pause
 from hookline.store.patience import waiting_at_most
 
-FIRST = 1.0  # seconds until the first heartbeat, which shows this process to the others, and after a failed heartbeat
+FIRST = 1.0  # seconds before the first heartbeat, and before the next try after a failed heartbeat
 TIMEOUT = 10.0  # maximum seconds of one heartbeat
 
 log = structlog.get_logger()
@@ -46,8 +46,8 @@ class Heartbeat:
                 await self._store.monitoring.add_pulse(self.process, pulse, pulser.attempt_counts)
             self._store.writable = True
         except StoreUnavailable:
-            self._store.writable = False  # readiness reports it
-            return  # the next heartbeat includes these counts; other parts of the process log the outage
+            self._store.writable = False  # the readiness check reports this
+            return  # the next heartbeat includes these counts; other parts of the process log the database's outage
         except Exception:
             log.exception("beat_failed")
         pulser.stored()

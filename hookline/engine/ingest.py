@@ -1,7 +1,7 @@
 """Ingest: messages of many callers are committed in one transaction. A caller gets its answer after COMMIT, never
 before.
 
-Messages that arrive during a commit join the next one. So the group grows with the load, and a single caller does not
+Messages that arrive during a commit join the next one. So commits grow with the load, and a single caller does not
 wait. A batch that a caller sends is a transaction of its own. If several requests have the same idempotency key, only
 the first one goes to the store. The others, its twins, wait here without a database connection. A twin with the
 same body gets the same answer.
@@ -53,7 +53,7 @@ class GroupCommit:
         self._store = store
         self._timeout = timeout  # maximum seconds that a caller waits for its answer, and that one commit takes
         self._tally = tally or Tally()
-        self._waiting: dict[int, deque[_Waiting]] = {}  # by application; the first key is the next to be served
+        self._waiting: dict[int, deque[_Waiting]] = {}  # by application number; the first application is served next
         # By idempotency key: requests that wait for the result of the first request with this key.
         self._twins: dict[bytes, list[_Waiting]] = {}
         self._count = 0
@@ -162,7 +162,8 @@ class GroupCommit:
         return first
 
     def _given_up(self, given: _Given, answer: asyncio.Future[_Result]) -> bool:
-        """Return whether nobody waits for the answer: neither its caller nor a request with the same key."""
+        """Return whether nobody waits for the answer: neither the caller of the request nor the caller of another
+        request with the same idempotency key."""
         twins = () if given.idempotency_key is None else self._twins.get(given.idempotency_key, ())
         return answer.done() and all(twin.done() for _, twin in twins)
 

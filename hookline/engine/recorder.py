@@ -74,7 +74,7 @@ class Recorder:
         self._added.set()
 
     async def run(self) -> None:
-        """Write until `close` is called and nothing is left to write."""
+        """Write results and released deliveries until `close` is called and nothing is left to write."""
         while not (self._closing and self.waiting == 0):
             await self._added.wait()
             self._added.clear()
@@ -146,7 +146,7 @@ class Recorder:
                 middle = len(batch) // 2
                 await self._write_or_keep(batch[:middle], queue, write)
                 await self._write_or_keep(batch[middle:], queue, write)
-            elif not batch:  # only lanes were to be woken; each of them is checked again a little later
+            elif not batch:  # the write only had to wake lanes; claims check these lanes again a little later
                 self._slots.leave_line(self._slots.next_in_line(()))
         else:
             self._outage.passed()

@@ -26,7 +26,7 @@ BATCH = 1000
 
 
 class SweepSettings(Struct, frozen=True, kw_only=True):
-    lease: float = 60.0  # seconds that a worker owns a claim
+    lease: float = 60.0  # seconds of a lease: how long a worker may hold a delivery
     pause_dead: int = 100  # dead letters in a day that pause an endpoint
     disable_after: float = 5 * 86_400.0  # seconds of steady failure that disable an endpoint
     every: float = 1.0  # seconds between two searches for expired leases and time budgets

@@ -33,7 +33,7 @@ class TaskRunner:
 
     async def run(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
-            self._store.repair.task_added.clear()  # before the query, so that a task added during it is not missed
+            self._store.repair.task_added.clear()  # before `once` reads the tasks, so that no new task is missed
             try:
                 stepped = await self.once(stop)
             except StoreUnavailable as error:

@@ -392,8 +392,8 @@ class Worker:
             judgement=judgement,
             ended_at=now,
             last_left=last_left,
-            # The time budget starts again when a pause ends. So the delivery was not ready before the budget's start,
-            # which is `max_age` before its end.
+            # The time budget starts again when a pause of the endpoint ends. So the delivery was not ready before the
+            # start of the time budget, which is `max_age` before its end (`expires_at`).
             ready_at=max(job.due_at, job.expires_at - timedelta(seconds=policy.max_age)),
         )
 
@@ -427,7 +427,7 @@ class Worker:
 
 def _without_large_payload(job: LeasedDelivery) -> LeasedDelivery:
     """Cut off a large payload, because results may wait in memory for a long time while the database is down. The
-    attempt log shows only the beginning."""
+    attempt log shows only the beginning of a payload."""
     return replace(job, payload=job.payload[:LARGE]) if len(job.payload) > LARGE else job
 
 

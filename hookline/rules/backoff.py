@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hookline.model.policy import PolicyOverride, RetryPolicy, Strategy
 
-# Upper limit of the exponent of `factor`. A policy allows at most 100 attempts, so its exponents stay far below.
+# Upper limit of the exponent of `factor`. A policy allows at most 100 attempts, so its exponents are far below 1024.
 _LARGEST_EXPONENT = 1024
 _LONGEST_SUM = 256  # maximum number of retries whose delays are computed one by one
 _QUANTILES = 24  # number of quantiles that represent the distribution of a delay

@@ -140,7 +140,7 @@ def _retry_then(case: _Case, asked: float) -> Verdict:
 
 
 def _retry_at_once(case: _Case, *, spends: bool) -> Verdict:
-    """Retry at once. The delivery keeps its due time, and so its place in its lane."""
+    """Retry at once. The delivery keeps its due time, and so its position in its lane."""
     if case.now >= case.job.expires_at:
         return _out_of_time(case)
     return Retry(at=case.job.due_at, delay=case.job.last_delay, spends=spends)

@@ -201,7 +201,7 @@ def sort_out(task: Task, endpoint: Endpoint, window: Window, messages: Iterable[
     )
 
 
-# ── both ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── dead letters and messages ──────────────────────────────────────────────────────────────────────────────────
 
 ON_MESSAGES = frozenset({TaskKind.REPLAY_MISSING, TaskKind.BULK_REPLAY})
 

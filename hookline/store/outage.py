@@ -29,7 +29,7 @@ class Outage:
         self._chance = chance
         self._failures = 0
         self._since = monotonic()  # when the database became available
-        # Past periods in which the database was available. A full list covers the longest lease.
+        # Past periods in which the database was available. A full list has at least the seconds of the longest lease.
         self._periods: deque[Period] = deque(maxlen=round(FAR_LEASE / _SHORTEST))
 
     @property

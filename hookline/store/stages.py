@@ -20,7 +20,8 @@ class Ingest(Protocol):
         """Accept a batch: write messages, deliveries, wake tokens and idempotency keys. Return one result per message,
         in order.
 
-        Never writes lane rows. If two messages of one batch have the same event id or key, only the first is accepted.
+        Never writes lane rows. If two messages of one batch have the same event id or idempotency key, only the
+        first is accepted.
         The time budget of a delivery starts at its acceptance minus its time in an outbox, or at `deliver_at` if that
         is later. `expires_at` is this start plus the max age of the message, endpoint, event type or deployment: the
         first one of them that is set. The policy of a delivery merges the overrides of message, endpoint and event
@@ -28,7 +29,7 @@ class Ingest(Protocol):
         """
 
     async def ingest_batch(self, batch: NewBatch) -> BatchAccepted:
-        """Accept a caller's whole list in one transaction, as `ingest` does, under one idempotency key.
+        """Accept the batch of one caller in one transaction, as `ingest` does, under one idempotency key.
 
         The key stores the results and the refused items. A request with the same key and body gets the same answer,
         even if the reply to the first COMMIT was lost. Raises `NotFound` if the application does not exist; nothing is

@@ -71,7 +71,7 @@ async def _application(store: Store) -> Application:
 async def _disable(store: Store, app: Application, channel: str) -> None:
     """Disable the endpoint of a channel whose new URL the guard refuses. The endpoint keeps its older URL.
 
-    It is not deleted, because the receiver knows its secret.
+    Hookline does not delete the endpoint, because the receiver of the alerts knows its secret.
     """
     found = await store.catalogue.endpoint(app.no, channel)
     if found is not None and found.status != EndpointStatus.DISABLED:

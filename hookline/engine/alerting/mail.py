@@ -97,7 +97,7 @@ class _Session(smtplib.SMTP):
         # The constructor of smtplib is not called here, because it looks up names and connects. `open` calls it.
         self._tls = tls
         self._lock = threading.Lock()
-        self._handle: socket.socket | None = None  # a duplicate, because a TLS handshake detaches the original socket
+        self._handle: socket.socket | None = None  # duplicate of the socket: a TLS handshake detaches the original
         self._is_shut_down = False
         self.sock = self.file = None
 
@@ -105,7 +105,7 @@ class _Session(smtplib.SMTP):
         super().__init__(host, port, timeout=TIMEOUT)
 
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
-        """Open the connection. smtplib calls this method. Its class `SMTP_SSL` also overrides the method to add TLS."""
+        """Open the connection. smtplib calls this method. smtplib's class `SMTP_SSL` overrides it, too, to add TLS."""
         opened = socket.create_connection((host, port), timeout)
         with self._lock:
             if self._is_shut_down:  # `send` has given up, so do not start a session

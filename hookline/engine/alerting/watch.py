@@ -29,12 +29,12 @@ from hookline.store.outage import pause
 
 log = structlog.get_logger()
 
-EVERY = 15.0  # seconds from one check to the next, whichever process makes them
-FRESH = 5.0  # maximum age in seconds of the queue depths
+EVERY = 15.0  # seconds from one check of the alert rules to the next, whichever process makes the checks
+FRESH = 5.0  # maximum age in seconds of the cached `Depths` that a check reads
 SPREAD = 1.0  # seconds; each process adds a random delay up to this, so that not all of them check at once
 MAX_UNWELL = 1_000  # maximum number of endpoints that one check reads because their circuit is not closed
 DAY = timedelta(days=1)
-LOOKED_BACK = timedelta(hours=1)  # the longest window of any rule
+LOOKED_BACK = timedelta(hours=1)  # the longest time range that any alert rule reads
 
 
 class WatchSettings(Struct, frozen=True, kw_only=True):
@@ -54,8 +54,8 @@ class Watch:
         self._settings = settings
         self._chance = chance
         # False until `_settle` has set up the endpoints of the alert channels. Each check calls `_settle` until then.
-        # If the guard refuses the URL of a channel, this becomes True as well, because another call would also fail.
-        # Endpoints that `_settle` has not set up before the error stay as they are until the process starts again.
+        # If the guard refuses the URL of a channel, this becomes True as well, because the guard would refuse the URL
+        # again. Endpoints that `_settle` did not reach before an error stay as they are until the process starts again.
         self._has_endpoints = False
         channels = settings.channels
         self._mailer: Mailer | None = None
@@ -75,7 +75,7 @@ class Watch:
             try:
                 seconds = await self.check() + self._chance.uniform(0.0, SPREAD)
             except StoreUnavailable:
-                pass  # other parts of the process log the outage
+                pass  # other parts of the process log the outage of the database
             except Exception:
                 log.exception("alerts_failed")
             await pause(seconds, stop)
@@ -111,7 +111,7 @@ class Watch:
     # ── read ──
 
     async def _read(self, earlier: EarlierChecks) -> FleetState:
-        """Read the values that the rules need."""
+        """Read the values that the alert rules need."""
         store, thresholds, now = self._store, self._settings.thresholds, earlier.now
         pulses = await latest_pulses(store.monitoring.pulses, now - LOOKED_BACK)
         failed = conditions.failed_lately(pulses, now, thresholds)

@@ -87,7 +87,8 @@ def main() -> None:
 
 
 def _serve(sender: Sender, connection: _Connection, frames: list[bytes]) -> None:
-    """Send requests until the worker asks to finish. Then wait for the requests in flight, and abort the slow ones."""
+    """Send requests until the worker tells this process to finish. Then wait for the requests in flight, and abort the
+    slow ones."""
     while True:
         for each in frames:
             orders = decode_orders(each)

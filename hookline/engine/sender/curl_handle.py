@@ -210,8 +210,8 @@ class Exchange:
         self._asked = start + size
         if start == 0 and len(payload) <= size:
             return payload
-        # libcurl sends one chunk per call and leaves the socket writable. No epoll edge follows, so ask for another
-        # round.
+        # libcurl sends one chunk per call and leaves the socket writable. No epoll edge follows, so ask the sender to
+        # call libcurl for this socket again.
         self._on_chunk(self)
         return payload[start : start + size]
 

@@ -180,8 +180,8 @@ class Sender:
         self._ready = self._waiter.wait(self._pause())
 
     def _transfer(self) -> None:
-        """Let libcurl work on the sockets that are ready. `perform` would cost a system call for each request that
-        hangs."""
+        """Let libcurl work on the sockets that are ready. libcurl's function `perform` would instead look at all
+        sockets, with a system call for each request that hangs."""
         if self._ready is None:
             self._multi.perform()
             return
@@ -207,8 +207,8 @@ class Sender:
         self._visit_at = ended + min(MAX_VISIT_EVERY, max(VISIT_EVERY, (ended - began) / MAX_VISITING))
 
     def _on_socket(self, what: int, descriptor: int, *_: object) -> None:
-        """Watch the sockets that libcurl waits for, and choose those to visit. libcurl also waits for descriptors that
-        are not connections."""
+        """Watch the sockets that libcurl waits for, and choose those to visit (see `VISIT_EVERY`). libcurl also waits
+        for descriptors that are not connections."""
         if what == pycurl.POLL_REMOVE:
             self._visited.discard(descriptor)
             self._heard.discard(descriptor)
@@ -260,7 +260,7 @@ class Sender:
         else:
             self._look_up(job)
 
-    # ── names ─────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── host names ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _look_up(self, job: _Job) -> None:
         self._unresolved.add(job)
@@ -332,8 +332,8 @@ class Sender:
             self._fail(job, ErrorKind.UNSENDABLE, f"building the request: {type(error).__name__}")
             return
         if self._started is not None:
-            # Write this before libcurl works on the request. The result of the earlier request in this element was
-            # already reported.
+            # Write the number of the request before libcurl works on it. It replaces the number of an earlier request,
+            # whose result was already reported.
             self._started[exchange.place] = request.ref
         self._in_flight.add(exchange)
 
@@ -387,7 +387,7 @@ class Sender:
         except Exception:
             log.exception("%d results could not be handed over", len(results))
 
-    # ── the end ───────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── the end of the sender ─────────────────────────────────────────────────────────────────────────────────────
 
     def _shut(self) -> None:
         """Abort the remaining requests, report their results, and free all resources."""

@@ -24,12 +24,12 @@ class NoReuse:
         self._terms: dict[Hashable, _Term] = {}
 
     def add(self, receiver: Hashable, now: float) -> None:
-        """Note that the receiver broke a reused connection. While reuse is already off, this does nothing."""
+        """Note that the receiver broke a reused connection. While reuse is already off for it, do nothing."""
         last = self._terms.get(receiver)
         if last is not None and now < last.until:
             return
         seconds = FIRST if last is None or now >= last.until + LONGEST else min(LONGEST, last.seconds * 2)
-        self._terms.pop(receiver, None)  # so that it is the newest one
+        self._terms.pop(receiver, None)  # so that the new entry of the receiver is the last one
         if len(self._terms) >= MAX_RECEIVERS:
             del self._terms[next(iter(self._terms))]
         self._terms[receiver] = _Term(now + seconds, seconds)

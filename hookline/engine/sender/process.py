@@ -53,9 +53,9 @@ class SenderProcess:
         self._waiting: list[Request] = []  # requests not written yet, because the process is starting
         # By number, oldest first: a request's `ref`, and the monotonic time at which its result is overdue.
         self._in_flight: dict[int, tuple[Any, float]] = {}
-        self._started: frozenset[int] = frozenset()  # numbers of requests that the last process has started
+        self._started: frozenset[int] = frozenset()  # numbers of requests that the last sender process has started
         self._connection: _Connection | None = None
-        self.ready = asyncio.Event()  # set while the process accepts requests
+        self.ready = asyncio.Event()  # set while the sender process accepts requests
         self._closing = False
         self._running: asyncio.Task[None] | None = None
 
@@ -86,7 +86,7 @@ class SenderProcess:
     # ── the process ──
 
     async def _keep_running(self) -> None:
-        """Start the process, and start it again whenever it dies."""
+        """Start the sender process, and start it again whenever it dies."""
         pause = FIRST_PAUSE
         while True:
             began = clock.monotonic()
@@ -102,7 +102,7 @@ class SenderProcess:
             await asyncio.sleep(pause)
 
     async def _run_once(self) -> int:
-        """Run the process until it ends. Note which requests it has started. Return its exit code."""
+        """Run the sender process until it ends. Note which requests it has started. Return its exit code."""
         places = started.create(self._settings.slots)
         try:
             return await self._run_child(places)
@@ -170,8 +170,8 @@ class SenderProcess:
         self._on_results([(in_flight.pop(number)[0], sent) for number, sent in reports if number in in_flight])
 
     def _end_all(self, kind: ErrorKind, why: str) -> None:
-        """The process has ended: give a result to each request that it had. If a request was started, nobody knows how
-        much of it was sent."""
+        """Give a result to each request that the sender process had when it ended. If a request was started, nobody
+        knows how much of it was sent."""
         in_flight, self._in_flight = self._in_flight, {}
         begun = self._started
         self._end([ref for number, (ref, _) in in_flight.items() if number not in begun], _unstarted())

@@ -33,7 +33,8 @@ _CONNECT_TIMEOUT, _TIMEOUT = 10.0, 30.0
 # The transaction in the application's database is idle while a statement runs in Hookline's own database. Such a
 # statement may take half a minute.
 _SETTINGS = INDEXED | {"idle_in_transaction_session_timeout": "5min"}
-# The copy is durable, so the deletion need not be. If a crash of the server undoes it, the row is copied again.
+# The copy of a row in Hookline's database is durable, so the deletion of the row in the source need not be. If a crash
+# of the source's server undoes the deletion, the row is copied again.
 _MOVING = _SETTINGS | {"synchronous_commit": "off"}
 
 _STANDING = """

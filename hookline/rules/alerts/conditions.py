@@ -226,7 +226,7 @@ def _warning(
     lane: UnhealthyEndpoint | None = None,
     since: datetime | None = None,
 ) -> Reading:
-    """Return the reading of a rule whose only severity is a warning. `lane` is the endpoint that it is about."""
+    """Return the reading of a rule whose only severity is a warning. `lane` is the endpoint that the alert is about."""
     return Reading(
         name=name,
         subject="" if lane is None else lane.endpoint_id,

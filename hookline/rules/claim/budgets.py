@@ -41,7 +41,7 @@ SILENT_STARTS = 8
 SILENT_REST, MAX_SILENT_REST = 2.0, 0.1  # the second is in seconds
 RESTING_STARTS = 4
 RECENT = timedelta(milliseconds=50)
-MAX_LANES = 4096  # lanes that a worker remembers, plus those that hold slots
+MAX_LANES = 4096  # lanes whose windows a worker remembers, plus lanes that hold slots
 
 # Lanes that could start no request at their turn are checked again one after the other. The first is checked when the
 # application's rate limit allows the next request, and the last at most this much later.
@@ -120,7 +120,7 @@ class _Pool:
 
     def free_bytes_for(self, heavy: Set[int]) -> None:
         """Count at least one freed slot for each application with lanes that wait for bytes, so that `next_in_line`
-        returns one of its lanes. All applications share the bytes."""
+        returns one of its lanes. All applications share the bytes, so bytes that one frees may help another."""
         for app_no, line in self.lines.items():
             if not heavy.isdisjoint(line):
                 self.freed[app_no] = max(1, self.freed[app_no])
@@ -160,9 +160,9 @@ class Slots:
         self._lane_limit = lane_limit
         self._app_part = app_part
         self._answering, self._silent = _Pool(total, max_bytes), _Pool(silent, max_bytes)
-        self._windows: dict[int, Window] = {}  # by endpoint; the lane whose result came last is the last one
-        self._held: dict[int, int] = {}  # by endpoint
-        self._held_bytes: dict[int, int] = {}  # bytes of large payloads, by endpoint
+        self._windows: dict[int, Window] = {}  # of lanes, by endpoint; the lane with the latest result comes last
+        self._held: dict[int, int] = {}  # slots that each lane holds, by endpoint
+        self._held_bytes: dict[int, int] = {}  # bytes of each lane's large payloads in flight, by endpoint
         # Lanes that answer and hold slots, by endpoint: the time when the last result came, or the first request
         # started, and the application. The earliest time comes first.
         self._since: dict[int, tuple[float, int]] = {}
@@ -324,7 +324,8 @@ class Slots:
             self._move(no, app_no, self._silent)
 
     def _forget(self) -> None:
-        """If the worker knows many lanes, forget the one whose last result is oldest, unless it holds slots."""
+        """If the worker knows the windows of many lanes, forget the window of the lane whose last result is oldest,
+        unless that lane holds slots."""
         if len(self._windows) > MAX_LANES:
             oldest = next(iter(self._windows))
             if oldest not in self._held:
@@ -382,7 +383,7 @@ class StartBudget:
 
     def __init__(self, pace: AppPace, rate: float, now: datetime) -> None:
         self.before = pace
-        self.lanes = 0  # lanes of the application that have not got their part in this round
+        self.lanes = 0  # lanes of the application that have not got their part in this round of the claim
         self._rate = rate
         self._step = timedelta(seconds=1 / rate)
         self._now = now

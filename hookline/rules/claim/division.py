@@ -46,7 +46,7 @@ class Division:
         self.silent_starts = budgets.silent_starts  # requests that this claim may still start to silent lanes
         self._silent_lanes = 0  # silent lanes that have not got their part of `silent_starts`
         self._silent_by_app = dict(budgets.silent_by_app)
-        self._bytes = {True: _Bytes(budgets.bytes), False: _Bytes(budgets.silent_bytes)}  # by `_answers`
+        self._bytes = {True: _Bytes(budgets.bytes), False: _Bytes(budgets.silent_bytes)}  # by result of `_answers`
         self.resting = budgets.resting
         self._waiting = budgets.waiting
         self._policy = policy
@@ -94,12 +94,14 @@ class Division:
     # ── before the deliveries are taken ──
 
     def startable(self, endpoints: Iterable[int], limit: int, recent: Container[int] | None = None) -> list[int]:
-        """Return the lanes that this claim serves, at most `limit`: as many silent lanes as it may start requests to, but
-        at most half of all if more than half of them answer, and then lanes that answer. The other lanes keep their wake
-        tokens for the next claim. If `recent` is given, the claim serves none of the silent lanes that are not in it.
+        """Return the lanes that this claim serves, at most `limit`: first silent lanes, then lanes whose endpoints
+        answer. The other lanes keep their wake tokens for the next claim. If `recent` is given, the claim serves none of
+        the silent lanes that are not in it.
 
-        If there are more silent lanes, half are the first and half are the last ones of `endpoints`: a new endpoint that
-        answers does not wait behind all endpoints that hang.
+        The claim serves at most as many silent lanes as it may start requests to. Silent lanes may fill half of
+        `limit`, or the part that lanes which answer leave unused, if it is larger. If more lanes are silent, the claim
+        serves the first and the last silent lanes of `endpoints`, half each. So a new endpoint that answers does not
+        wait behind all endpoints that hang.
         """
         answering: list[int] = []
         silent: list[int] = []

@@ -33,7 +33,7 @@ class Admission(Struct, frozen=True, kw_only=True):
     probe: bool = False
     lane_full: bool = False  # the lane already holds its maximum number of this worker's slots
     last_slots: bool = (
-        False  # the quota is all that the lane may still hold, so check after the claim when to look at it again
+        False  # the quota is all slots that the lane may still hold; after the claim, decide when to look at it again
     )
     app_full: bool = False  # the application already holds its maximum number of this worker's slots
     paced: bool = False  # the application has a rate limit: the remaining deliveries wait for the lane's turn

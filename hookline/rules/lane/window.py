@@ -1,4 +1,4 @@
-"""The window of a lane: how many slots of one worker it may hold. It adapts to what the endpoint has shown.
+"""The window of a lane: how many slots of one worker it may hold. It adapts to the endpoint's answers and timeouts.
 
 A lane begins with a few slots. Until the first timeout, each answer of the endpoint adds one slot, so the window
 doubles each time that all of its requests are answered. A timeout halves the window. After the first timeout, the

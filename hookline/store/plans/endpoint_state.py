@@ -115,8 +115,8 @@ class EndpointState(Plans):
         actor: Actor | None = None,
         note: Note[LaneEvent | None] | None = None,
     ) -> Plan[LaneEvent | None]:
-        """Close the circuit, forget failures and holds, increase the epoch and wake the lane, under its lock. See
-        `circuit.reset`.
+        """Close the circuit, remove the pace, earlier failures and a Retry-After, increase the epoch and wake the lane,
+        all under the lock of the lane. See `circuit.reset`.
 
         The change is recorded as a `LaneEvent`. Return None if there was nothing to reset.
         """

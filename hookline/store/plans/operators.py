@@ -111,7 +111,7 @@ class Operators(Plans):
         ended = yield Step("sessions_end", operator=operator)
         return (yield from noted(note, len(ended)))
 
-    # ── guesses ──
+    # ── failed logins ──
 
     @changes
     def take_guess(self, rules: Mapping[bytes, Lock]) -> Plan[datetime | None]:

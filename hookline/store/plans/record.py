@@ -118,6 +118,6 @@ def attempt_values(result: Result, started_at: Any, recorded_at: Any) -> tuple[A
 
 
 def response_values(sent: Sent) -> tuple[Any, ...]:
-    """Return the columns about the end of a request that follow its error, in the order of the table."""
+    """Return the last columns of an attempt, in the order of the table: those between `error` and `recorded_at`."""
     texts = clean(sent.detail), clean(sent.address)
     return (*texts, headers_blob(sent.headers), sent.body, sent.truncated, *astuple(sent.timing))

@@ -194,8 +194,8 @@ class Tasks(Replays):
         return [read.struct(replay.Letter, each, accepted_at=read.instant(each["message_at"])) for each in found]
 
     def _act(self, task: Task, endpoint: Endpoint | None, found: _StepWork) -> Plan[int]:
-        """Apply the step and return how many rows it changed. It waits for locked dead letters and does not skip them:
-        if the transaction that holds the lock leaves them unchanged, this step must still change them."""
+        """Apply the step and return how many rows it changed. The step waits for locked dead letters, and does not skip
+        them: if the transaction that holds the lock leaves them unchanged, this step must still change them."""
         acts = found.acts
         if isinstance(acts, replay.Resent):
             assert endpoint is not None

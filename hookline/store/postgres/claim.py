@@ -137,7 +137,7 @@ class Claim:
         contents, unfit = await self._contents(connection, division, locked, current)
         sendable = [row for row in taken if row["id"] in contents]
         left = {row["endpoint_no"]: row["left_floor"] for row in taken if row["id"] is None}
-        # In a crowd that is mostly refused, the next claim reads more lanes.
+        # If this claim found a crowd of silent lanes and refused most of them, the next claim reads more lanes.
         few_refused = self._more and division.silent_starts <= budgets.silent_starts // 2
         self._crowded = resting or division.silent_starts <= 0 or (crowded and few_refused)
         after = await self._write_after(connection, division, locked, sendable, left, unfit)
@@ -165,7 +165,7 @@ class Claim:
         self, connection: Connection, tokens: int, newest: int, budgets: SlotBudgets
     ) -> list[Any]:
         """Find due lanes whose endpoints answer, and the silent lanes with the newest wake tokens. A claim
-        that reads only the oldest wake tokens could find a thousand silent lanes and none of these lanes."""
+        that reads only the oldest wake tokens could find a thousand silent lanes and no lane that answers."""
         answering, age = list(budgets.windows or ()), RECENT if budgets.resting else _ANY_AGE
         found: list[Any] = await connection.fetch(
             self._sql["claim_lanes_in_crowd"], self._watermark, tokens, 0, answering, newest, age
@@ -341,8 +341,9 @@ class Claim:
     ) -> tuple[Lane, Wake | None]:
         """Return the lane after the claim, and its next wake token.
 
-        If the lane has a limit, or a large payload for which the application had no bytes left, this function
-        decides again when the lane's remaining deliveries can be claimed. The wake token gets this time.
+        This function decides again when the lane's remaining deliveries can be claimed, in two cases: the lane has a
+        limit, or the claim returned a large payload to the lane because the application's payloads in flight already
+        use all bytes that they may use. The wake token gets this time.
         """
         lease = self._options.lease
         floor = min(filter(None, (left, returned)), default=None)

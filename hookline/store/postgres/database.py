@@ -177,7 +177,7 @@ async def _acquired(pool: Any) -> AsyncIterator[Connection]:
         with cancelled_first():
             yield connection
     except asyncio.CancelledError:
-        with suppress(asyncpg.InterfaceError):  # it was dropped already
+        with suppress(asyncpg.InterfaceError):  # the connection was dropped already
             connection.terminate()
         raise
     finally:

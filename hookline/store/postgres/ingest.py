@@ -103,7 +103,7 @@ class Ingest:
         found = await self._db.fetchrow("ingest_accepted_under", key)
         return None if found is None else _judge_key(body, found)
 
-    # ── a caller's whole list ──
+    # ── a batch that one caller sends ──
 
     async def ingest_batch(self, batch: NewBatch) -> BatchAccepted:
         if batch.idempotency_key is None:

@@ -1,4 +1,4 @@
-"""Migrations."""
+"""Apply migrations to a PostgreSQL database."""
 
 from __future__ import annotations
 

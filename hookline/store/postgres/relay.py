@@ -74,7 +74,7 @@ class Relay:
         self._wake = wake
         self._watch = OutboxWatch(database.connect, poll=database.options.outbox_poll)
         self._scan = Scan()
-        self._many = False  # True: the last relay found more than a few rows
+        self._many = False  # True: the last call of `relay` found more than a few rows
 
     async def relay(self, limit: int) -> RelayReport:
         report = (
@@ -131,7 +131,7 @@ class Relay:
         relayed = sum(status == IngestStatus.ACCEPTED for status in statuses.values())
         return report_of(relayed, len(statuses) - relayed, aside, faults)
 
-    # ── both ──
+    # ── few or many rows ──
 
     async def _read(self, connection: Connection, name: str, keyed: bool, start: int, limit: int) -> list[Found]:
         began = monotonic()

@@ -30,7 +30,7 @@ from hookline.store.sqlite.record import fenced
 from hookline.store.sqlite.transaction import READ, Tx, numbers
 
 TOKENS = 1000  # maximum wake tokens that one round of a claim reads, the oldest ones
-NEWEST = 64  # wake tokens that it reads in addition if there are more: the newest ones
+NEWEST = 64  # wake tokens that a round reads in addition if there are more: the newest ones
 # maximum rounds of a claim; a lane that got only a part of its deliveries, or none, is tried again in the next round
 ROUNDS = 8
 
@@ -212,7 +212,7 @@ class _ClaimRun:
         self._lease(after, admission, taken)
 
     def _split(self, lane: Lane, found: Sequence[Any], quota: int) -> tuple[list[Any], Sequence[Any]]:
-        """Split the candidates into those to send now, up to the quota, and the rest, the earliest first. A large
+        """Split the deliveries into those to send now, up to the quota, and the rest, the earliest first. A large
         payload that does not fit is in the rest. A due delivery whose payload was deleted or whose time budget is over
         is in neither part: it becomes a dead letter."""
         taken: list[Any] = []

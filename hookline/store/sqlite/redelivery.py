@@ -44,7 +44,7 @@ class Redelivery:
     def deliver(
         self,
         endpoint: Endpoint,
-        window: Window,  # noqa: ARG002 (PostgreSQL's partitions)
+        window: Window,  # noqa: ARG002  PostgreSQL needs it to find the partitions
         message_ids: Sequence[str],
     ) -> Plan[int]:
         found = yield Step("messages_chosen", app_no=endpoint.app_no, ids=list(message_ids))
