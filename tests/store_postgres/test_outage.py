@@ -213,7 +213,7 @@ async def test_a_machine_that_vanishes_in_the_middle_of_a_batch_locks_no_key(
     scene: Scene, database_url: str, vault: Vault, monkeypatch: pytest.MonkeyPatch, lost: int
 ) -> None:
     """The connection of the vanished machine stays open and silent."""
-    monkeypatch.setitem(database.INDEXED, "idle_in_transaction_session_timeout", "1s")
+    monkeypatch.setitem(database._CACHED_PLANS, "idle_in_transaction_session_timeout", "1s")
     batch = NewBatch(
         app_no=scene.app.no,
         messages=(factory.new_message(scene.app.no, event_id="evt"),),
