@@ -76,6 +76,21 @@ async def test_a_resting_claim_serves_lanes_that_answer_and_new_lanes_only(scene
     assert len(await claim(scene)) == STARTS
 
 
+async def test_a_resting_worker_that_is_about_to_sleep_finds_new_messages_and_forgets_no_old_one(scene: Scene) -> None:
+    """On PostgreSQL, an armed worker first asks whether a wake token is due, and claims only then."""
+    known = await other(scene)
+    await crowd(scene)
+    resting = replace(a_budget(known), resting=True)
+    await scene.raw.execute("UPDATE wake SET at = $1", await scene.store.now() - timedelta(seconds=1))
+    assert await scene.store.pipeline.arm()
+    batch = await scene.store.pipeline.claim(512, resting)
+    assert (batch.jobs, batch.next_at is not None and batch.next_at <= batch.now) == ([], True)
+    await scene.send(1, channels=["other"])
+    assert [job.endpoint_no for job in (await scene.store.pipeline.claim(512, resting)).jobs] == [known.no]
+    assert await scene.store.pipeline.arm()
+    assert len(await claim(scene)) == STARTS
+
+
 async def test_every_silent_lane_is_served_once_within_as_many_claims_as_needed(scene: Scene) -> None:
     made = await crowd(scene)
     jobs = [job for _ in range(CROWD // STARTS + 5) for job in await claim(scene)]

@@ -79,6 +79,7 @@ class Claim:
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
         self._watermark = _BEGINNING
+        self._claimed_at = _BEGINNING  # time of the last claim that was a transaction
         self._full_scan_at = 0.0  # monotonic time at which the next full scan is due
         self._full_scan_cost = 0.0  # seconds that the last full scan took
         self._rotation = Rotation()
@@ -97,7 +98,7 @@ class Claim:
         async def work(connection: Connection) -> ClaimBatch | None:
             return await self._claim(connection, want, budgets)
 
-        if self._asleep and clock.monotonic() < self._full_scan_at and (batch := await self._nothing_due()) is not None:
+        if self._asleep and clock.monotonic() < self._full_scan_at and (batch := await self._nothing_due(budgets)) is not None:
             return batch
         batch = await self._db.transact(work, cached_plans=True)
         if batch is not None and batch.jobs:
@@ -120,6 +121,7 @@ class Claim:
         if not found:
             return None
         locked = _Lanes(found, claim=clock.chance.getrandbits(62))
+        self._claimed_at = locked.now
         if not resting:
             self._move_watermark(locked, full=self._more)
         if locked.queues:
@@ -359,21 +361,24 @@ class Claim:
         after = division.after(after, again, taken=0, floor=floor, lease=lease)
         return after, None if again.rest_at is None else (lane.endpoint_no, max(again.rest_at, floor), floor)
 
-    async def _nothing_due(self) -> ClaimBatch | None:
+    async def _nothing_due(self, budgets: SlotBudgets) -> ClaimBatch | None:
         """Return an empty batch if no wake token is due, and None otherwise. This costs one statement, and a claim
         that finds nothing costs five. A worker that is about to sleep mostly finds nothing. While full scans are slow,
-        this method looks only at wake tokens after the watermark."""
+        this method looks only at wake tokens after the watermark. During a rest it looks only at recent ones, because
+        the last claim has served the others."""
         since = _BEGINNING if self._may_scan_all() else self._watermark
-
+        if budgets.resting:
+            since = self._claimed_at - RECENT
         async with self._db.cached_plans() as connection:
             row = await connection.fetchrow(self._sql["claim_peek"], since)
         if row["next_at"] is not None and row["next_at"] <= row["now"]:
             return None
-        return ClaimBatch(jobs=[], now=row["now"], next_at=row["next_at"])
+        return ClaimBatch(jobs=[], now=row["now"], next_at=row["now"] if budgets.resting else row["next_at"])
 
     async def _empty(self, batch: ClaimBatch | None) -> ClaimBatch:
         async with self._db.cached_plans() as connection:
             row = await connection.fetchrow(self._sql["claim_next"])
+        self._claimed_at = row["now"]
         next_at = row["now"] if self._more else row["next_at"]
         if not self._more:
             self._watermark = row["now"] - _LATE  # lower than before if the clock was set back
