@@ -235,8 +235,6 @@ class Worker:
         self._count_lost_races(bool(batch.jobs))
         if batch.jobs:
             await self._send(batch.jobs, began)
-            now = clock.monotonic()
-            self._slots.begin_rest(now, now - began)
         if batch.deaths:
             await self._report_deaths(batch.deaths)
         return len(batch.jobs)
@@ -263,9 +261,9 @@ class Worker:
         longest = self._settings.poll if armed else UNARMED_POLL
         if self._next_in is None or self._next_in >= longest:
             return longest
-        rest = self._slots.rest(clock.monotonic())
-        if rest > self._next_in:  # the wake token that is due may be that of a silent lane, which waits
-            return min(longest, rest)
+        pause = self._slots.silent_pause(clock.monotonic())
+        if pause > self._next_in:  # the wake token that is due may be that of a silent lane
+            return min(longest, pause)
         self._expects_token = True
         delay = LOCKED_POLL * 2**self._lost_races if self._lost_races else 0.0
         return min(longest, max(LOCKED_POLL, self._next_in) + delay)

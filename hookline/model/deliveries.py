@@ -98,7 +98,6 @@ class SlotBudgets(Struct, frozen=True, kw_only=True):
     first_window: int = 1  # maximum slots of any lane that is in neither mapping; it counts as silent
     silent_free: int = 0  # free slots of the pool of silent lanes
     silent_starts: int = sys.maxsize  # requests that this claim may start to silent lanes
-    resting: bool = False  # of the silent lanes, serve only those with recent wake tokens: `RECENT` in claim/budgets.py
     silent_by_app: Mapping[int, int] = {}  # requests in flight to silent lanes, by application
     waiting: int = 0  # lanes that still wait because an earlier claim had no slots for them
     bytes: ByteBudget = ByteBudget()  # for large payloads to endpoints that answer

@@ -62,33 +62,46 @@ async def test_a_new_lane_does_not_wait_behind_the_crowd(scene: Scene) -> None:
     assert len(jobs) == STARTS
 
 
-async def test_a_resting_claim_serves_lanes_that_answer_and_new_lanes_only(scene: Scene) -> None:
-    known, new = await other(scene), await scene.endpoint(channels=["new"])
+async def test_a_claim_that_may_start_no_request_to_a_silent_lane_serves_lanes_that_answer(scene: Scene) -> None:
+    known = await other(scene)
     await crowd(scene)
-    long_ago = await scene.store.now() - timedelta(seconds=1)
-    await scene.raw.execute("UPDATE wake SET at = $1, floor = $1", long_ago)
-    resting = replace(a_budget(known), resting=True)
-    assert (await scene.store.pipeline.claim(512, resting)).jobs == []
+    paused = replace(a_budget(known), silent_starts=0)
+    batch = await scene.store.pipeline.claim(512, paused)
+    assert (batch.jobs, batch.next_at is not None and batch.next_at <= batch.now) == ([], True)
     await scene.send(2, channels=["other"])
-    await scene.send(1, channels=["new"])
-    batch = await scene.store.pipeline.claim(512, resting)
-    assert sorted(job.endpoint_no for job in batch.jobs) == sorted((known.no, known.no, new.no))
+    jobs = (await scene.store.pipeline.claim(512, paused)).jobs
+    assert [job.endpoint_no for job in jobs] == [known.no, known.no]
     assert len(await claim(scene)) == STARTS
 
 
-async def test_a_resting_worker_that_is_about_to_sleep_finds_new_messages_and_forgets_no_old_one(scene: Scene) -> None:
+async def test_a_worker_that_may_start_no_request_to_a_silent_lane_finds_new_messages_before_it_sleeps(
+    scene: Scene,
+) -> None:
     """On PostgreSQL, an armed worker first asks whether a wake token is due, and claims only then."""
     known = await other(scene)
     await crowd(scene)
-    resting = replace(a_budget(known), resting=True)
+    paused = replace(a_budget(known), silent_starts=0)
     await scene.raw.execute("UPDATE wake SET at = $1", await scene.store.now() - timedelta(seconds=1))
     assert await scene.store.pipeline.arm()
-    batch = await scene.store.pipeline.claim(512, resting)
+    batch = await scene.store.pipeline.claim(512, paused)
     assert (batch.jobs, batch.next_at is not None and batch.next_at <= batch.now) == ([], True)
     await scene.send(1, channels=["other"])
-    assert [job.endpoint_no for job in (await scene.store.pipeline.claim(512, resting)).jobs] == [known.no]
+    assert [job.endpoint_no for job in (await scene.store.pipeline.claim(512, paused)).jobs] == [known.no]
     assert await scene.store.pipeline.arm()
     assert len(await claim(scene)) == STARTS
+
+
+async def test_a_lane_that_answers_is_found_behind_more_wake_tokens_than_a_claim_reads(scene: Scene) -> None:
+    known = await other(scene)
+    await crowd(scene)
+    now = await scene.store.now()
+    many = "INSERT INTO wake (endpoint_no, at, floor) SELECT endpoint_no, $1, $1 FROM wake"
+    for _ in range(5):
+        await scene.raw.execute(many, now)
+    assert await scene.raw.value("SELECT count(*) FROM wake") > 4096 + 512
+    await scene.send(1, channels=["other"])
+    jobs = await claim(scene, known)
+    assert known.no in lanes_of(jobs)
 
 
 async def test_every_silent_lane_is_served_once_within_as_many_claims_as_needed(scene: Scene) -> None:

@@ -521,7 +521,7 @@ async def test_the_kept_plan_of_a_crowd_reads_a_bounded_number_of_tokens(scene: 
 
     async def in_crowd() -> tuple[Any, ...]:
         since = await scene.store.now() - timedelta(seconds=2)
-        return "claim_lanes_in_crowd", since, 128, 0, [*range(100_000, 104_000), known.no], 8, timedelta(days=9)
+        return "claim_lanes_in_crowd", since, 128, 0, [*range(100_000, 104_000), known.no], 8
 
     async def prepare(connection: Any) -> None:
         await keep(connection, store, *await in_crowd())

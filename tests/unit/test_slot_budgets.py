@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from hookline.model.deliveries import ClaimBatch, LeasedDelivery
 from hookline.rules.claim import budgets
-from hookline.rules.claim.budgets import MAX_SILENT_REST, RESTING_STARTS, SILENT_REST, SILENT_STARTS, Slots
+from hookline.rules.claim.budgets import SILENT_RATE, SILENT_STARTS, Slots
 from hookline.rules.lane.window import Window
 
 NOW = datetime(2031, 5, 7, 11, 13, 17, tzinfo=UTC)
@@ -177,46 +177,46 @@ def test_a_timeout_makes_a_lane_silent() -> None:
 def test_an_answer_of_a_silent_lane_allows_one_more_start_in_the_next_claim() -> None:
     slots = some_slots()
     answered(slots, (21, 1), (22, 1))
-    assert slots.budgets(0.0).silent_starts == SILENT_STARTS + 2
+    assert slots.budgets(1.0).silent_starts == SILENT_STARTS + 2
     answered(slots, (21, 1), (21, 1))  # this lane has answered before
-    assert slots.budgets(0.0).silent_starts == SILENT_STARTS
+    assert slots.budgets(2.0).silent_starts == SILENT_STARTS
 
 
-def test_a_worker_rests_after_a_claim_whose_silent_lanes_mostly_hang() -> None:
+def test_starts_to_silent_lanes_have_a_rate() -> None:
     slots = some_slots(silent=400)
-    slots.budgets(10.0)
-    slots.take([a_job(no, 1) for no in range(SILENT_STARTS)], 10.0)
-    slots.begin_rest(10.25, took=0.03)
-    assert slots.rest(10.26) == pytest.approx(0.03 * SILENT_REST - 0.01)
-    resting = slots.budgets(10.26)
-    assert (resting.resting, resting.silent_starts) == (True, RESTING_STARTS)
-    after = slots.budgets(10.25 + 0.03 * SILENT_REST)
-    assert (after.resting, after.silent_starts) == (False, SILENT_STARTS)
+    slots.take([a_job(no, 1) for no in range(slots.budgets(10.0).silent_starts)], 10.0)
+    assert (slots.budgets(10.0).silent_starts, slots.silent_pause(10.0)) == (0, SILENT_STARTS / SILENT_RATE)
+    assert (slots.budgets(10.0 + 2.5 / SILENT_RATE).silent_starts, slots.silent_pause(10.0 + 2.5 / SILENT_RATE)) == (
+        2,
+        0,
+    )
+    assert slots.budgets(99.0).silent_starts == SILENT_STARTS
 
 
-def test_a_worker_does_not_rest_after_a_few_starts() -> None:
+def test_a_start_that_an_answer_allows_does_not_count_against_the_rate() -> None:
     slots = some_slots(silent=400)
-    slots.budgets(10.0)
-    slots.take([a_job(no, 1) for no in range(SILENT_STARTS - 1)], 10.0)
-    slots.begin_rest(10.25, took=0.03)
-    assert slots.rest(10.25) == 0.0
+    slots.take([a_job(no, 1) for no in range(slots.budgets(10.0).silent_starts)], 10.0)
+    for no in range(3):
+        slots.give_back(a_job(no, 1), 10.0, answered=True)
+    assert slots.silent_pause(10.0) == 0.0
+    assert slots.budgets(10.0).silent_starts == 3
+    slots.take([a_job(no, 1) for no in range(20, 22)], 10.0)
+    assert slots.budgets(10.0 + 1.5 / SILENT_RATE).silent_starts == 1
 
 
-def test_a_worker_does_not_rest_if_half_of_the_silent_lanes_answer() -> None:
-    slots = some_slots(silent=400)
-    answered(slots, *[(no, 1) for no in range(SILENT_STARTS // 2)])
-    slots.budgets(10.0)
-    slots.take([a_job(no, 1) for no in range(100, 100 + SILENT_STARTS)], 10.0)
-    slots.begin_rest(10.25, took=0.03)
-    assert slots.rest(10.25) == 0.0
-
-
-def test_no_rest_is_long() -> None:
-    slots = some_slots(silent=400)
-    slots.budgets(10.0)
-    slots.take([a_job(no, 1) for no in range(SILENT_STARTS)], 10.0)
-    slots.begin_rest(10.25, took=30.0)
-    assert slots.rest(10.25) == pytest.approx(MAX_SILENT_REST)
+@given(st.lists(st.tuples(st.floats(0, 0.02), st.booleans()), max_size=60))
+def test_starts_to_silent_lanes_never_exceed_their_rate_and_the_answers(steps: list[tuple[float, bool]]) -> None:
+    slots, now, started, answers = some_slots(silent=10_000), 10.0, 0, 0
+    for wait, answer in steps:
+        now += wait
+        if answer and started > answers:
+            slots.give_back(a_job(answers, 1), now, answered=True)
+            answers += 1
+        count = slots.budgets(now).silent_starts
+        slots.take([a_job(no, 1) for no in range(started, started + count)], now)
+        started += count
+        assert started <= SILENT_STARTS + SILENT_RATE * (now - 10.0) + answers + 1e-6
+        assert (slots.silent_pause(now) == 0.0) == (slots.budgets(now).silent_starts >= 1)
 
 
 def test_silent_lanes_get_one_slot_each_while_their_pool_is_crowded() -> None:

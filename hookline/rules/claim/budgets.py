@@ -31,16 +31,10 @@ LARGE = 16 * 1024  # bytes; larger payloads count against the budget of bytes, s
 # Silent lanes have a pool of slots. If more than `CROWD` of these slots are used, or more than 1 / `CROWDED` of them, each
 # silent lane may hold only one slot.
 CROWD, CROWDED = 64, 4
-# Maximum requests that a claim starts to silent lanes, in addition to one for each answer of a silent lane since the
-# last claim. So a claim that finds a thousand endpoints that hang stays short, and other messages do not wait for it.
-SILENT_STARTS = 8
-# Most silent lanes hang if a claim started at least `SILENT_STARTS` requests to silent lanes, and more than twice as many
-# as silent lanes answered. The worker then rests for `SILENT_REST` times as long as that claim took. During a rest, a
-# claim starts requests only to silent lanes whose wake tokens became due in the last `RECENT`: messages to new
-# endpoints. So the starts of a thousand requests that hang leave time for other messages.
-SILENT_REST, MAX_SILENT_REST = 2.0, 0.1  # the second is in seconds
-RESTING_STARTS = 4
-RECENT = timedelta(milliseconds=50)
+# A worker may start `SILENT_RATE` requests per second to silent lanes, at most `SILENT_STARTS` of them in one claim. Each
+# answer of a silent lane allows one more start in the next claim. Without this limit, the starts of a thousand
+# requests that hang would use all processors, and messages to endpoints that answer would wait.
+SILENT_RATE, SILENT_STARTS = 1000.0, 8
 MAX_LANES = 4096  # lanes whose windows a worker remembers, plus lanes that hold slots
 
 # Lanes that could start no request at their turn are checked again one after the other. The first is checked when the
@@ -168,10 +162,10 @@ class Slots:
         self._since: dict[int, tuple[float, int]] = {}
         self._full_lanes: set[int] = set()  # endpoints that wait because they hold as many slots as one lane may
         self._heavy: set[int] = set()  # endpoints whose next delivery has a large payload that did not fit
+        self._silent_starts: float = SILENT_STARTS  # requests to silent lanes that `SILENT_RATE` allows now
+        self._counted_at = 0.0  # time up to which `SILENT_RATE` is included in `_silent_starts`
         self._silent_answers = 0  # answers of silent lanes since the last claim
-        self._silent_taken = 0  # requests to silent lanes that the last claim started
-        self._answers_before = 0  # answers of silent lanes between the last two claims
-        self._rest_until = 0.0
+        self._extra_starts = 0  # requests to silent lanes that the last claim may start because of answers
         self._freed: set[int] = set()  # endpoints of which a slot was freed since the last claim began
         # Endpoints that a claim refused because each held as many slots as one lane may, although one of these slots
         # was freed while the claim ran. The next call of `next_in_line` returns them: perhaps no request is left whose
@@ -214,12 +208,10 @@ class Slots:
 
     def budgets(self, now: float = 0.0) -> SlotBudgets:
         """Return the slots that each lane and application holds now, and the limits of both, as a copy for one
-        claim. An answer of a silent lane allows one more request to silent lanes in this claim, and not in later
-        claims."""
+        claim."""
         self.silence(now)
-        answers, self._silent_answers = self._silent_answers, 0
-        resting = self.rest(now) > 0
-        self._silent_taken, self._answers_before = 0, answers
+        self._count_starts(now)
+        self._extra_starts, self._silent_answers = self._silent_answers, 0
         self._freed.clear()
         crowded = self._silent.used > min(CROWD, self._silent.total // CROWDED)
         return SlotBudgets(
@@ -231,8 +223,7 @@ class Slots:
             silent_windows={} if crowded else dict(self._silent.windows),
             first_window=1 if crowded else min(START, self._lane_limit),
             silent_free=self._silent.free,
-            silent_starts=(RESTING_STARTS if resting else SILENT_STARTS) + answers,
-            resting=resting,
+            silent_starts=int(self._silent_starts) + self._extra_starts,
             silent_by_app=dict(self._silent.by_app),
             waiting=self.waiting,
             bytes=self._answering.bytes,
@@ -253,17 +244,23 @@ class Slots:
             pool.add(job.app_no, 1, large)
             if pool is self._answering:
                 self._since.setdefault(no, (now, job.app_no))
+            elif self._extra_starts:
+                self._extra_starts -= 1
             else:
-                self._silent_taken += 1
+                self._silent_starts -= 1
 
-    def begin_rest(self, now: float, took: float) -> None:
-        """Rest if most silent lanes hang. The last claim took `took` seconds."""
-        if self._silent_taken >= SILENT_STARTS and self._silent_taken > 2 * self._answers_before:
-            self._rest_until = now + min(MAX_SILENT_REST, SILENT_REST * took)
+    def _count_starts(self, now: float) -> None:
+        added = SILENT_RATE * max(0.0, now - self._counted_at)
+        self._silent_starts = min(SILENT_STARTS, self._silent_starts + added)
+        self._counted_at = now
 
-    def rest(self, now: float) -> float:
-        """Return how many seconds of the rest are left."""
-        return max(0.0, self._rest_until - now)
+    def silent_pause(self, now: float) -> float:
+        """Return for how many seconds no request to a silent lane starts: until `SILENT_STARTS` may start together. 0 if
+        one may start now."""
+        self._count_starts(now)
+        if self._silent_answers or self._silent_starts >= 1:
+            return 0.0
+        return (SILENT_STARTS - self._silent_starts) / SILENT_RATE
 
     def give_back(
         self, job: LeasedDelivery, now: float = 0.0, *, answered: bool = False, timed_out: bool = False

@@ -47,7 +47,6 @@ class Division:
         self._silent_lanes = 0  # silent lanes that have not got their part of `silent_starts`
         self._silent_by_app = dict(budgets.silent_by_app)
         self._bytes = {True: _Bytes(budgets.bytes), False: _Bytes(budgets.silent_bytes)}  # by result of `_answers`
-        self.resting = budgets.resting
         self._waiting = budgets.waiting
         self._policy = policy
         self._reserved: dict[int, int] = {}  # by endpoint: number of slots that `reserve` reserved for its lane
@@ -93,10 +92,9 @@ class Division:
 
     # ── before the deliveries are taken ──
 
-    def startable(self, endpoints: Iterable[int], limit: int, recent: Container[int] | None = None) -> list[int]:
+    def startable(self, endpoints: Iterable[int], limit: int) -> list[int]:
         """Return the lanes that this claim serves, at most `limit`: first silent lanes, then lanes whose endpoints
-        answer. The other lanes keep their wake tokens for the next claim. If `recent` is given, the claim serves none of
-        the silent lanes that are not in it.
+        answer. The other lanes keep their wake tokens for the next claim.
 
         The claim serves at most as many silent lanes as it may start requests to. Silent lanes may fill half of
         `limit`, or the part that lanes which answer leave unused, if it is larger. If more lanes are silent, the claim
@@ -106,10 +104,7 @@ class Division:
         answering: list[int] = []
         silent: list[int] = []
         for endpoint_no in endpoints:
-            if self._answers(endpoint_no):
-                answering.append(endpoint_no)
-            elif recent is None or endpoint_no in recent:
-                silent.append(endpoint_no)
+            (answering if self._answers(endpoint_no) else silent).append(endpoint_no)
         most = min(self.silent_starts, max(limit // 2, limit - len(answering), 1))
         if len(silent) > most:
             newest = newest_part(most)

@@ -17,7 +17,7 @@ from hookline.model.lanes import AppPace, Lane
 from hookline.model.states import Reason
 from hookline.model.sweep import Death
 from hookline.rules import ordering
-from hookline.rules.claim.budgets import LARGE, RECENT
+from hookline.rules.claim.budgets import LARGE
 from hookline.rules.claim.division import Division, newest_part
 from hookline.rules.claim.rotation import Rotation, round_robin
 from hookline.rules.lane.admission import Admission
@@ -37,8 +37,10 @@ _LATE = timedelta(seconds=2)
 # If the worker's last full scan was this many seconds ago, its next claim is a full scan. A full scan finds wake
 # tokens of any age. Other claims find only wake tokens after the watermark, a time that `_move_watermark` sets.
 _FULL_SCAN_EVERY = 2.0
+# Age of the wake tokens that a claim may not have seen because they were committed after it. If one is committed even
+# later, a worker that is about to sleep does not see it, but sleeps for some milliseconds only.
+_RECENT = timedelta(milliseconds=50)
 _BEGINNING = datetime(2000, 1, 1, tzinfo=clock.EPOCH.tzinfo)
-_ANY_AGE = timedelta(days=10_000)
 _CHANNEL = "hookline_wake"
 _ANSWER = 5.0  # maximum seconds to wait for an answer of the listener's session
 
@@ -98,8 +100,10 @@ class Claim:
         async def work(connection: Connection) -> ClaimBatch | None:
             return await self._claim(connection, want, budgets)
 
-        if self._asleep and clock.monotonic() < self._full_scan_at and (batch := await self._nothing_due(budgets)) is not None:
-            return batch
+        if self._asleep and clock.monotonic() < self._full_scan_at:
+            empty = await self._nothing_due(budgets)
+            if empty is not None:
+                return empty
         batch = await self._db.transact(work, cached_plans=True)
         if batch is not None and batch.jobs:
             self._release_soon()
@@ -107,22 +111,22 @@ class Claim:
         return await self._empty(batch)
 
     async def _claim(self, connection: Connection, want: int, budgets: SlotBudgets) -> ClaimBatch | None:
-        tokens, first, resting = min(want, _MAX_TOKENS), [], budgets.resting
-        crowded = resting or (self._crowded and clock.monotonic() < self._full_scan_at)
+        tokens, first, only_answering = min(want, _MAX_TOKENS), [], budgets.silent_starts <= 0
+        crowded = only_answering or (self._crowded and clock.monotonic() < self._full_scan_at)
         if crowded:
             silent = min(tokens, budgets.silent_starts)
-            newest = silent if resting else newest_part(silent)
+            newest = newest_part(silent)
             first = await self._claim_in_crowd(connection, tokens, newest, budgets)
             tokens = silent - newest
-        oldest = [] if resting else await self._claim_lanes(connection, tokens)
-        self._more = resting or _tokens_read(oldest) >= tokens
-        self._crowded = resting
+        oldest = [] if only_answering else await self._claim_lanes(connection, tokens)
+        self._more = only_answering or _tokens_read(oldest) >= tokens
+        self._crowded = only_answering
         found = [*oldest, *first]
         if not found:
             return None
         locked = _Lanes(found, claim=clock.chance.getrandbits(62))
         self._claimed_at = locked.now
-        if not resting:
+        if not only_answering:
             self._move_watermark(locked, full=self._more)
         if locked.queues:
             await self._promote(connection, locked)
@@ -141,7 +145,7 @@ class Claim:
         left = {row["endpoint_no"]: row["left_floor"] for row in taken if row["id"] is None}
         # If this claim found a crowd of silent lanes and refused most of them, the next claim reads more lanes.
         few_refused = self._more and division.silent_starts <= budgets.silent_starts // 2
-        self._crowded = resting or division.silent_starts <= 0 or (crowded and few_refused)
+        self._crowded = only_answering or division.silent_starts <= 0 or (crowded and few_refused)
         after = await self._write_after(connection, division, locked, sendable, left, unfit)
         return ClaimBatch(
             jobs=_jobs(locked, after, sendable, contents),
@@ -168,9 +172,8 @@ class Claim:
     ) -> list[Any]:
         """Find due lanes whose endpoints answer, and the silent lanes with the newest wake tokens. A claim
         that reads only the oldest wake tokens could find a thousand silent lanes and no lane that answers."""
-        answering, age = list(budgets.windows or ()), RECENT if budgets.resting else _ANY_AGE
         found: list[Any] = await connection.fetch(
-            self._sql["claim_lanes_in_crowd"], self._watermark, tokens, 0, answering, newest, age
+            self._sql["claim_lanes_in_crowd"], self._watermark, tokens, 0, list(budgets.windows or ()), newest
         )
         return found
 
@@ -364,16 +367,17 @@ class Claim:
     async def _nothing_due(self, budgets: SlotBudgets) -> ClaimBatch | None:
         """Return an empty batch if no wake token is due, and None otherwise. This costs one statement, and a claim
         that finds nothing costs five. A worker that is about to sleep mostly finds nothing. While full scans are slow,
-        this method looks only at wake tokens after the watermark. During a rest it looks only at recent ones, because
-        the last claim has served the others."""
+        this method looks only at wake tokens after the watermark. If no request to a silent lane may start, it looks
+        only at recent wake tokens, because the last claim has served all other lanes that answer."""
+        only_answering = budgets.silent_starts <= 0
         since = _BEGINNING if self._may_scan_all() else self._watermark
-        if budgets.resting:
-            since = self._claimed_at - RECENT
+        if only_answering:
+            since = self._claimed_at - _RECENT
         async with self._db.cached_plans() as connection:
             row = await connection.fetchrow(self._sql["claim_peek"], since)
         if row["next_at"] is not None and row["next_at"] <= row["now"]:
             return None
-        return ClaimBatch(jobs=[], now=row["now"], next_at=row["now"] if budgets.resting else row["next_at"])
+        return ClaimBatch(jobs=[], now=row["now"], next_at=row["now"] if only_answering else row["next_at"])
 
     async def _empty(self, batch: ClaimBatch | None) -> ClaimBatch:
         async with self._db.cached_plans() as connection:

@@ -15,7 +15,7 @@ from hookline.model.lanes import AppPace, Lane
 from hookline.model.states import Reason
 from hookline.model.sweep import Death
 from hookline.rules import ordering
-from hookline.rules.claim.budgets import LARGE, RECENT
+from hookline.rules.claim.budgets import LARGE
 from hookline.rules.claim.division import Division
 from hookline.rules.claim.rotation import round_robin
 from hookline.rules.lane.admission import Admission
@@ -35,8 +35,6 @@ NEWEST = 64  # wake tokens that a round reads in addition if there are more: the
 ROUNDS = 8
 
 _ID, _DUE, _PAYLOAD, _EXPIRES, _SIZE, _SEQ = 0, 1, 5, 9, 15, 16
-
-_RECENT = RECENT // timedelta(microseconds=1)
 
 read_policy = lru_cache(maxsize=1024)(documents.read_policy)
 
@@ -148,25 +146,17 @@ class _ClaimRun:
         """Return the due lanes that this claim serves: first those that `Rotation` chooses, then others in the order of
         their oldest wake token."""
         tokens = self.tx.tuples("claim_tokens", (self.tx.now, TOKENS))
-        recent = self._newest(self.tx.now - _RECENT) if self.division.resting else None
-        if recent is not None:
-            tokens += recent
-        elif len(tokens) == TOKENS:
-            tokens += self._newest(0)
+        if len(tokens) == TOKENS:
+            tokens += reversed(self.tx.tuples("claim_newest", (self.tx.now, NEWEST)))
         lanes, free = dict(tokens), self.division.left
         more = len(tokens) >= TOKENS or len(lanes) > free
         self.tx.context.rotation.note(lanes.values(), len(tokens), more=more)
         rotated = self._rotated(free)
-        startable = self.division.startable(
-            dict.fromkeys((*rotated, *lanes)), free, None if recent is None else dict(recent)
-        )
+        startable = self.division.startable(dict.fromkeys((*rotated, *lanes)), free)
         chosen = {no: rotated[no] for no in startable if no in rotated}
         self.division.reserve(chosen, chosen)
         by_age = free - free // 2 if chosen else free
         return [*chosen, *islice((no for no in startable if no not in chosen), by_age)]
-
-    def _newest(self, since: int) -> list[tuple[int, int]]:
-        return self.tx.tuples("claim_newest", (since, self.tx.now, NEWEST))[::-1]
 
     def _rotated(self, free: int) -> dict[int, int]:
         """Return due lanes of the applications that are next in the rotation, with the `app_no` of each lane. Lanes of

@@ -52,12 +52,15 @@ SELECT 0 AS spared,
 
 -- name: claim_lanes_in_crowd
 -- Used while more silent lanes are due than a claim may start requests to: see `rules/claim/division.py`. $1, $2 and $3
--- as in `claim_lanes`, $4 the endpoints that answer, $5 a number of silent lanes, $6 the greatest age of their wake
--- tokens. Finds the lanes of endpoints that
--- answer among the 4,096 oldest due wake tokens, and silent lanes among the 512 newest ones. `IS TRUE` makes PostgreSQL
--- look up each wake token in a hash table. Otherwise a plan that was made while the table was empty compares each wake
--- token with all endpoints.
+-- as in `claim_lanes`, $4 the endpoints that answer, $5 a number of silent lanes. Finds the lanes of endpoints that
+-- answer among the 4,096 oldest and the 512 newest due wake tokens, and silent lanes among the 512 newest ones. `IS TRUE`
+-- makes PostgreSQL look up each wake token in a hash table. Otherwise a plan that was made while the table was empty
+-- compares each wake token with all endpoints.
 WITH answering AS MATERIALIZED (SELECT unnest($4::bigint[]) AS endpoint_no),
+     newest AS MATERIALIZED (
+       SELECT id, (endpoint_no IN (SELECT endpoint_no FROM answering)) IS TRUE AS answers
+       FROM (SELECT id, endpoint_no FROM hookline.wake WHERE at <= now() AND at >= $1::timestamptz
+             ORDER BY at DESC LIMIT 512) t),
      chosen AS MATERIALIZED (
        SELECT NULL::bigint AS turn, w.at, l.*
        FROM hookline.wake w JOIN hookline.lane l USING (endpoint_no)
@@ -65,10 +68,8 @@ WITH answering AS MATERIALIZED (SELECT unnest($4::bigint[]) AS endpoint_no),
                (SELECT id FROM (SELECT id, endpoint_no FROM hookline.wake WHERE at <= now() AND at >= $1::timestamptz
                                 ORDER BY at LIMIT 4096) t
                 WHERE (endpoint_no IN (SELECT endpoint_no FROM answering)) IS TRUE LIMIT $2::integer)
-               UNION ALL
-               (SELECT id FROM (SELECT id, endpoint_no FROM hookline.wake
-                                WHERE at <= now() AND at >= greatest($1, now() - $6::interval) ORDER BY at DESC LIMIT 512) t
-                WHERE endpoint_no NOT IN (SELECT endpoint_no FROM answering) LIMIT $5::integer)))
+               UNION ALL (SELECT id FROM newest WHERE answers LIMIT $2::integer)
+               UNION ALL (SELECT id FROM newest WHERE NOT answers LIMIT $5::integer)))
        ORDER BY w.at DESC
        FOR NO KEY UPDATE OF w, l SKIP LOCKED),
      -- include: serve

@@ -5,7 +5,7 @@
 SELECT endpoint_no, app_no FROM wake WHERE at <= ? ORDER BY at, id LIMIT ?;
 
 -- name: claim_newest
-SELECT endpoint_no, app_no FROM wake WHERE at >= ? AND at <= ? ORDER BY at DESC, id DESC LIMIT ?;
+SELECT endpoint_no, app_no FROM wake WHERE at <= ? ORDER BY at DESC, id DESC LIMIT ?;
 
 -- name: claim_app
 -- The next application that has a due wake token. Claims visit applications in descending order of their numbers.
