@@ -28,7 +28,7 @@ from hookline.rules.judge import judge
 from hookline.rules.lane import circuit
 from hookline.rules.lane.admission import Admission
 from hookline.rules.outcomes import moves_lane, outcomes_of
-from hookline.store.sqlite.claim import ROUNDS, TOKENS
+from hookline.store.sqlite.claim import NEWEST, ROUNDS, TOKENS
 
 BEGIN = datetime(2025, 1, 1, tzinfo=UTC)
 CLAIMING = timedelta(milliseconds=2)  # duration of a claim; only one runs at a time
@@ -176,20 +176,24 @@ class World:
             self._claim_by(self._tokens[0][0])
 
     def _due(self, division: Division) -> list[int]:
-        """Return the lanes with a due token that a claim serves, and not more lanes than free slots. Like a claim, look
-        at 1,000 tokens at most."""
+        """Return the lanes with a due token that a claim serves, and not more lanes than free slots. Like a claim on
+        SQLite, look at the oldest tokens, and if there are more, at the newest ones."""
         read: dict[int, tuple[datetime, int, int]] = {}
         tokens, now, armed = self._tokens, self.now, self._armed
         while tokens and tokens[0][0] <= now and len(read) < TOKENS:
             token = heapq.heappop(tokens)
             if armed[token[2]] == token[0]:  # otherwise the token was consumed together with an earlier one
                 read[token[2]] = token
+        oldest = list(read.values())
+        if len(read) == TOKENS:
+            more = (token for token in tokens if token[0] <= now and armed[token[2]] == token[0])
+            read |= {token[2]: token for token in sorted(heapq.nlargest(NEWEST, more))}
         due = division.startable(read, self.slots.free)
         for no in due:
-            del read[no]
             armed[no] = None
-        for token in read.values():
-            heapq.heappush(tokens, token)
+        for token in oldest:
+            if armed[token[2]] is not None:
+                heapq.heappush(tokens, token)
         return due
 
     def _divide(self) -> Division:

@@ -12,6 +12,7 @@ import structlog
 from hookline import clock, ids
 from hookline.errors import StoreUnavailable
 from hookline.model.deliveries import LeasedDelivery
+from hookline.model.states import ErrorKind
 from hookline.model.verdicts import Dead, RecordReport, Result
 from hookline.observe.attempt_log import AttemptLog, silent
 from hookline.observe.tally import Tally, kept
@@ -24,6 +25,9 @@ from hookline.store.outage import Outage
 log = structlog.get_logger()
 
 MAX_PER_BATCH = 500
+# Results of timeouts wait so many seconds for others. If a thousand requests time out, they are written in a few
+# batches. Otherwise these writes and the claims of other deliveries would wait for each other.
+TIMEOUTS_TOGETHER = 0.03
 
 T = TypeVar("T")
 
@@ -53,6 +57,7 @@ class Recorder:
         self._outage = outage
         self._on_written = on_written
         self._results: list[Result] = []
+        self._timeouts: list[Result] = []  # they become part of `_results` after `TIMEOUTS_TOGETHER`
         self._unsent: list[LeasedDelivery] = []
         self._writing = 0  # number of results or released deliveries in the batch that is being written
         self._added = asyncio.Event()
@@ -60,10 +65,20 @@ class Recorder:
 
     @property
     def waiting(self) -> int:
-        return len(self._results) + len(self._unsent) + self._writing
+        return len(self._timeouts) + len(self._results) + len(self._unsent) + self._writing
 
     def add(self, result: Result) -> None:
-        self._results.append(result)
+        if result.sent.error is not ErrorKind.TIMEOUT:
+            self._results.append(result)
+            return
+        if not self._timeouts:
+            asyncio.get_running_loop().call_later(TIMEOUTS_TOGETHER, self._add_timeouts)
+        self._timeouts.append(result)
+
+    def _add_timeouts(self) -> None:
+        self._results += self._timeouts
+        self._timeouts.clear()
+        self.flush()
 
     def give_back(self, job: LeasedDelivery) -> None:
         """Release a delivery that was claimed and not sent. This does not count as an attempt."""
@@ -78,7 +93,7 @@ class Recorder:
         while not (self._closing and self.waiting == 0):
             await self._added.wait()
             self._added.clear()
-            while self.waiting or (self._slots.has_ready and not self._closing):
+            while self._results or self._unsent or (self._slots.has_ready and not self._closing):
                 await self._write()
 
     def close(self) -> None:
@@ -88,6 +103,7 @@ class Recorder:
     def abandon(self) -> int:
         """Drop the results and the unsent deliveries that could not be written, and return how many they are. The
         leases of these deliveries expire, and the deliveries are retried."""
+        self._add_timeouts()
         count, lost = self.waiting, tuple(result.attempt_id for result in self._results)
         self._show(self._results, RecordReport(recorded=0, stale=len(lost), lost=lost))
         self._results.clear()

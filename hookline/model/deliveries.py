@@ -97,7 +97,8 @@ class SlotBudgets(Struct, frozen=True, kw_only=True):
     silent_windows: Mapping[int, int] = {}  # silent endpoints, each with the maximum number of slots of its lane
     first_window: int = 1  # maximum slots of any lane that is in neither mapping; it counts as silent
     silent_free: int = 0  # free slots of the pool of silent lanes
-    silent_starts: int = sys.maxsize  # requests that this claim may start to silent lanes
+    silent_starts: int = sys.maxsize  # requests that this claim may start to any silent lanes
+    recent_starts: int = 0  # additional requests that this claim may start to silent lanes with recent wake tokens
     silent_by_app: Mapping[int, int] = {}  # requests in flight to silent lanes, by application
     waiting: int = 0  # lanes that still wait because an earlier claim had no slots for them
     bytes: ByteBudget = ByteBudget()  # for large payloads to endpoints that answer

@@ -419,7 +419,7 @@ async def test_a_result_that_cannot_be_written_blocks_no_other(scene: Scene) -> 
     recorder = Recorder(scene.store, factory.slots(), Outage(random.Random(5)), lambda: None, str)
     for place, job in enumerate(jobs):
         result = factory.delivered(job)
-        recorder.add(replace(result, sent="nothing that was sent") if place == 2 else result)  # type: ignore[arg-type]
+        recorder.add(replace(result, judgement="no judgement") if place == 2 else result)  # type: ignore[arg-type]
     recorder.close()
     await recorder.run()
     states = sorted([await scene.state(message_id) for message_id in messages])

@@ -103,6 +103,11 @@ def indexes(plan: Plan) -> set[str]:
     return {node["Index Name"] for node in nodes(plan) if "Index Name" in node}
 
 
+def compared(plan: Plan) -> float:
+    """Return the number of pairs of rows that the plan compared in a join and that did not match."""
+    return sum(node.get("Rows Removed by Join Filter", 0) * node["Actual Loops"] for node in nodes(plan))
+
+
 def buffers(plan: Plan) -> int:
     """Return the number of pages that the plan read."""
     found: int = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]

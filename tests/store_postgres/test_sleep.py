@@ -7,11 +7,14 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import cast
 
 import pytest
 
 from hookline.model.deliveries import SlotBudgets
 from hookline.store import Store, StoreOptions
+from hookline.store.postgres import PostgresStore
 from hookline.store.postgres import claim as claiming
 from tests.conftest import OpenStoreWith
 from tests.support import factory
@@ -158,6 +161,28 @@ async def test_a_worker_that_claims_nothing_after_arming_stays_asleep(scene: Sce
         await scene.send()
     assert heard == [""]
     assert len(await scene.claim()) == 1
+
+
+async def test_the_check_before_sleep_ignores_due_wake_tokens_of_the_given_lanes(scene: Scene) -> None:
+    """A worker gives the silent lanes that hold slots. Otherwise it would run a whole claim for each of their tokens."""
+    busy, other = await scene.endpoint(channels=["busy"]), await scene.endpoint(channels=["other"])
+    database = cast(PostgresStore, scene.store)._db
+    since = await scene.store.now() - timedelta(minutes=1)
+
+    async def next_at(*ignored: int) -> datetime | None:
+        async with database.cached_plans() as connection:
+            found: datetime | None = (await connection.fetchrow(database.sql["claim_peek"], since, ignored))["next_at"]
+            return found
+
+    await scene.send(channels=["busy"])
+    (token,) = await scene.tokens(busy)
+    assert (await next_at(), await next_at(other.no)) == (token["at"], token["at"])
+    assert await next_at(busy.no) is None
+    await scene.send(channels=["other"])
+    assert await next_at(busy.no) == (await scene.tokens(other))[0]["at"]
+    later = await scene.store.now() + timedelta(minutes=1)
+    await scene.raw.execute("UPDATE wake SET at = $1", later)
+    assert await next_at(busy.no, other.no) == later
 
 
 async def test_a_worker_that_sleeps_again_holds_one_lock(scene: Scene) -> None:

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from hookline.model.deliveries import ClaimBatch, LeasedDelivery
 from hookline.rules.claim import budgets
-from hookline.rules.claim.budgets import SILENT_RATE, SILENT_STARTS, Slots
+from hookline.rules.claim.budgets import Slots
+from hookline.rules.claim.silent_starts import BATCH, RECENT
 from hookline.rules.lane.window import Window
 
 NOW = datetime(2031, 5, 7, 11, 13, 17, tzinfo=UTC)
@@ -174,49 +175,30 @@ def test_a_timeout_makes_a_lane_silent() -> None:
     assert (slots.free, found.windows, found.silent_windows[21]) == (16, {}, 2)
 
 
-def test_an_answer_of_a_silent_lane_allows_one_more_start_in_the_next_claim() -> None:
+def test_an_answer_of_a_silent_lane_allows_one_more_start() -> None:
     slots = some_slots()
     answered(slots, (21, 1), (22, 1))
-    assert slots.budgets(1.0).silent_starts == SILENT_STARTS + 2
+    assert slots.budgets(1.0).silent_starts == BATCH + 2
     answered(slots, (21, 1), (21, 1))  # this lane has answered before
-    assert slots.budgets(2.0).silent_starts == SILENT_STARTS
+    assert slots.budgets(2.0).silent_starts == BATCH + 2
 
 
-def test_starts_to_silent_lanes_have_a_rate() -> None:
+def test_requests_to_silent_lanes_use_up_the_silent_starts() -> None:
     slots = some_slots(silent=400)
-    slots.take([a_job(no, 1) for no in range(slots.budgets(10.0).silent_starts)], 10.0)
-    assert (slots.budgets(10.0).silent_starts, slots.silent_pause(10.0)) == (0, SILENT_STARTS / SILENT_RATE)
-    assert (slots.budgets(10.0 + 2.5 / SILENT_RATE).silent_starts, slots.silent_pause(10.0 + 2.5 / SILENT_RATE)) == (
-        2,
-        0,
-    )
-    assert slots.budgets(99.0).silent_starts == SILENT_STARTS
+    found = slots.budgets(10.0)
+    assert (found.silent_starts, found.recent_starts) == (BATCH, RECENT)
+    slots.take([a_job(no, 1) for no in range(BATCH + 1)], 10.0)
+    found = slots.budgets(10.0)
+    assert (found.silent_starts, found.recent_starts, slots.silent_pause(10.0) > 0) == (0, RECENT - 1, True)
 
 
-def test_a_start_that_an_answer_allows_does_not_count_against_the_rate() -> None:
+def test_requests_to_lanes_that_answer_use_up_no_silent_starts() -> None:
     slots = some_slots(silent=400)
-    slots.take([a_job(no, 1) for no in range(slots.budgets(10.0).silent_starts)], 10.0)
-    for no in range(3):
-        slots.give_back(a_job(no, 1), 10.0, answered=True)
-    assert slots.silent_pause(10.0) == 0.0
-    assert slots.budgets(10.0).silent_starts == 3
-    slots.take([a_job(no, 1) for no in range(20, 22)], 10.0)
-    assert slots.budgets(10.0 + 1.5 / SILENT_RATE).silent_starts == 1
-
-
-@given(st.lists(st.tuples(st.floats(0, 0.02), st.booleans()), max_size=60))
-def test_starts_to_silent_lanes_never_exceed_their_rate_and_the_answers(steps: list[tuple[float, bool]]) -> None:
-    slots, now, started, answers = some_slots(silent=10_000), 10.0, 0, 0
-    for wait, answer in steps:
-        now += wait
-        if answer and started > answers:
-            slots.give_back(a_job(answers, 1), now, answered=True)
-            answers += 1
-        count = slots.budgets(now).silent_starts
-        slots.take([a_job(no, 1) for no in range(started, started + count)], now)
-        started += count
-        assert started <= SILENT_STARTS + SILENT_RATE * (now - 10.0) + answers + 1e-6
-        assert (slots.silent_pause(now) == 0.0) == (slots.budgets(now).silent_starts >= 1)
+    answered(slots, (21, 1), now=10.0)
+    before = slots.budgets(10.0)
+    slots.take([a_job(21, 1)] * 3, 10.0)
+    after = slots.budgets(10.0)
+    assert (after.silent_starts, after.recent_starts) == (before.silent_starts, before.recent_starts)
 
 
 def test_silent_lanes_get_one_slot_each_while_their_pool_is_crowded() -> None:

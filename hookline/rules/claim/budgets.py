@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from hookline.model.deliveries import ByteBudget, ClaimBatch, LeasedDelivery, SlotBudgets
 from hookline.model.lanes import AppPace
+from hookline.rules.claim.silent_starts import SilentStarts
 from hookline.rules.lane.admission import advance, gcra
 from hookline.rules.lane.window import START, Window
 
@@ -31,10 +32,6 @@ LARGE = 16 * 1024  # bytes; larger payloads count against the budget of bytes, s
 # Silent lanes have a pool of slots. If more than `CROWD` of these slots are used, or more than 1 / `CROWDED` of them, each
 # silent lane may hold only one slot.
 CROWD, CROWDED = 64, 4
-# A worker may start `SILENT_RATE` requests per second to silent lanes, at most `SILENT_STARTS` of them in one claim. Each
-# answer of a silent lane allows one more start in the next claim. Without this limit, the starts of a thousand
-# requests that hang would use all processors, and messages to endpoints that answer would wait.
-SILENT_RATE, SILENT_STARTS = 1000.0, 8
 MAX_LANES = 4096  # lanes whose windows a worker remembers, plus lanes that hold slots
 
 # Lanes that could start no request at their turn are checked again one after the other. The first is checked when the
@@ -162,10 +159,7 @@ class Slots:
         self._since: dict[int, tuple[float, int]] = {}
         self._full_lanes: set[int] = set()  # endpoints that wait because they hold as many slots as one lane may
         self._heavy: set[int] = set()  # endpoints whose next delivery has a large payload that did not fit
-        self._silent_starts: float = SILENT_STARTS  # requests to silent lanes that `SILENT_RATE` allows now
-        self._counted_at = 0.0  # time up to which `SILENT_RATE` is included in `_silent_starts`
-        self._silent_answers = 0  # answers of silent lanes since the last claim
-        self._extra_starts = 0  # requests to silent lanes that the last claim may start because of answers
+        self._silent_starts = SilentStarts()
         self._freed: set[int] = set()  # endpoints of which a slot was freed since the last claim began
         # Endpoints that a claim refused because each held as many slots as one lane may, although one of these slots
         # was freed while the claim ran. The next call of `next_in_line` returns them: perhaps no request is left whose
@@ -210,8 +204,7 @@ class Slots:
         """Return the slots that each lane and application holds now, and the limits of both, as a copy for one
         claim."""
         self.silence(now)
-        self._count_starts(now)
-        self._extra_starts, self._silent_answers = self._silent_answers, 0
+        silent_starts, recent_starts = self._silent_starts.offer(now)
         self._freed.clear()
         crowded = self._silent.used > min(CROWD, self._silent.total // CROWDED)
         return SlotBudgets(
@@ -223,7 +216,8 @@ class Slots:
             silent_windows={} if crowded else dict(self._silent.windows),
             first_window=1 if crowded else min(START, self._lane_limit),
             silent_free=self._silent.free,
-            silent_starts=int(self._silent_starts) + self._extra_starts,
+            silent_starts=silent_starts,
+            recent_starts=recent_starts,
             silent_by_app=dict(self._silent.by_app),
             waiting=self.waiting,
             bytes=self._answering.bytes,
@@ -244,23 +238,11 @@ class Slots:
             pool.add(job.app_no, 1, large)
             if pool is self._answering:
                 self._since.setdefault(no, (now, job.app_no))
-            elif self._extra_starts:
-                self._extra_starts -= 1
             else:
-                self._silent_starts -= 1
-
-    def _count_starts(self, now: float) -> None:
-        added = SILENT_RATE * max(0.0, now - self._counted_at)
-        self._silent_starts = min(SILENT_STARTS, self._silent_starts + added)
-        self._counted_at = now
+                self._silent_starts.started()
 
     def silent_pause(self, now: float) -> float:
-        """Return for how many seconds no request to a silent lane starts: until `SILENT_STARTS` may start together. 0 if
-        one may start now."""
-        self._count_starts(now)
-        if self._silent_answers or self._silent_starts >= 1:
-            return 0.0
-        return (SILENT_STARTS - self._silent_starts) / SILENT_RATE
+        return self._silent_starts.pause(now)
 
     def give_back(
         self, job: LeasedDelivery, now: float = 0.0, *, answered: bool = False, timed_out: bool = False
@@ -285,7 +267,8 @@ class Slots:
         self._windows[no] = window  # move it to the end: its result is the latest
         if answered:
             window.on_answer(self._lane_limit)
-            self._silent_answers += not self.answers(no)
+            if not self.answers(no):
+                self._silent_starts.answered()
             self._move(no, app_no, self._answering)
         elif timed_out:
             window.on_timeout()

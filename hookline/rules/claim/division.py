@@ -21,9 +21,10 @@ REFUSED_TOGETHER = 16
 MAX_REFUSED = timedelta(seconds=5)  # a refused lane is checked again after this time at the latest
 
 
-def newest_part(silent_starts: int) -> int:
-    """Return how many of the silent lanes that a claim serves are those with the newest wake tokens."""
-    return silent_starts // 2
+def newest_starts(budgets: SlotBudgets) -> int:
+    """Return how many of `silent_starts` are for the silent lanes with the newest wake tokens. The others are for those
+    with the oldest wake tokens."""
+    return budgets.silent_starts // 2
 
 
 class Division:
@@ -43,7 +44,10 @@ class Division:
         self._held = dict(budgets.held_by_lane)
         self._held_by_app = dict(budgets.held_by_app)
         self._silent_free = budgets.silent_free
-        self.silent_starts = budgets.silent_starts  # requests that this claim may still start to silent lanes
+        # Requests that this claim may still start to silent lanes.
+        self.silent_starts = budgets.silent_starts + budgets.recent_starts
+        self._oldest_starts = budgets.silent_starts - newest_starts(budgets)
+        self.unstarted: set[int] = set()  # silent lanes that got nothing only because other lanes used up this claim
         self._silent_lanes = 0  # silent lanes that have not got their part of `silent_starts`
         self._silent_by_app = dict(budgets.silent_by_app)
         self._bytes = {True: _Bytes(budgets.bytes), False: _Bytes(budgets.silent_bytes)}  # by result of `_answers`
@@ -98,8 +102,8 @@ class Division:
 
         The claim serves at most as many silent lanes as it may start requests to. Silent lanes may fill half of
         `limit`, or the part that lanes which answer leave unused, if it is larger. If more lanes are silent, the claim
-        serves the first and the last silent lanes of `endpoints`, half each. So a new endpoint that answers does not
-        wait behind all endpoints that hang.
+        serves the first and the last silent lanes of `endpoints`, about half each. So a new endpoint that answers does
+        not wait behind all endpoints that hang.
         """
         answering: list[int] = []
         silent: list[int] = []
@@ -107,8 +111,10 @@ class Division:
             (answering if self._answers(endpoint_no) else silent).append(endpoint_no)
         most = min(self.silent_starts, max(limit // 2, limit - len(answering), 1))
         if len(silent) > most:
-            newest = newest_part(most)
-            silent = silent[: most - newest] + silent[len(silent) - newest :]
+            oldest = min(most - most // 2, self._oldest_starts)
+            held = self._budgets.held_by_lane
+            newest = [no for no in silent[oldest:] if no not in held]
+            silent = silent[:oldest] + newest[max(0, len(newest) - most + oldest) :]
         self._silent_lanes = len(silent)
         return [*silent, *answering][:limit]
 
@@ -166,6 +172,8 @@ class Division:
             part = min(part, fair_quota(self.silent_starts, max(1, self._silent_lanes)))
             self._silent_lanes -= 1
         admission = admit(lane, now=self.now, want=part, room=own, policy=self._policy)
+        if starts_few and not admission.quota and admission.rest_at == self.now:
+            self.unstarted.add(lane.endpoint_no)
         starts = self._starts_of(lane)
         started = None if starts is None else starts.part(lane.turn_at)
         if admission.lane_full:

@@ -18,7 +18,7 @@ from hookline.model.states import Reason
 from hookline.model.sweep import Death
 from hookline.rules import ordering
 from hookline.rules.claim.budgets import LARGE
-from hookline.rules.claim.division import Division, newest_part
+from hookline.rules.claim.division import Division, newest_starts
 from hookline.rules.claim.rotation import Rotation, round_robin
 from hookline.rules.lane.admission import Admission
 from hookline.rules.outcomes import BUDGET_OVER, released_outcomes
@@ -37,8 +37,9 @@ _LATE = timedelta(seconds=2)
 # If the worker's last full scan was this many seconds ago, its next claim is a full scan. A full scan finds wake
 # tokens of any age. Other claims find only wake tokens after the watermark, a time that `_move_watermark` sets.
 _FULL_SCAN_EVERY = 2.0
-# Age of the wake tokens that a claim may not have seen because they were committed after it. If one is committed even
-# later, a worker that is about to sleep does not see it, but sleeps for some milliseconds only.
+# A wake token is recent if its time is at most this much before the last claim. Recent wake tokens are those of messages
+# to new endpoints, and those that the last claim may not have seen because they were committed after it. If one is
+# committed even later, a worker that is about to sleep does not see it, but sleeps for some milliseconds only.
 _RECENT = timedelta(milliseconds=50)
 _BEGINNING = datetime(2000, 1, 1, tzinfo=clock.EPOCH.tzinfo)
 _CHANNEL = "hookline_wake"
@@ -58,6 +59,7 @@ class _Lanes:
         # A claim may find a lane twice, because a wake token was committed between its two searches.
         self.lanes = [rows.lane(row, READ) for row in {row["endpoint_no"]: row for row in found}.values()]
         self.floors: dict[int, datetime] = {}
+        self.woken_at: dict[int, datetime] = {row["endpoint_no"]: row["at"] for row in found}
         for row in found:
             self.floors[row["endpoint_no"]] = min(row["floor"], self.floors.get(row["endpoint_no"], row["floor"]))
         self.in_rotation = found[0]["turn"] is not None
@@ -111,23 +113,19 @@ class Claim:
         return await self._empty(batch)
 
     async def _claim(self, connection: Connection, want: int, budgets: SlotBudgets) -> ClaimBatch | None:
-        tokens, first, only_answering = min(want, _MAX_TOKENS), [], budgets.silent_starts <= 0
-        crowded = only_answering or (self._crowded and clock.monotonic() < self._full_scan_at)
+        tokens, first, only_recent = min(want, _MAX_TOKENS), [], budgets.silent_starts <= 0
+        crowded = only_recent or self._crowded
         if crowded:
-            silent = min(tokens, budgets.silent_starts)
-            newest = newest_part(silent)
-            first = await self._claim_in_crowd(connection, tokens, newest, budgets)
-            tokens = silent - newest
-        oldest = [] if only_answering else await self._claim_lanes(connection, tokens)
-        self._more = only_answering or _tokens_read(oldest) >= tokens
-        self._crowded = only_answering
+            first = await self._claim_in_crowd(connection, tokens, budgets)
+            tokens = min(tokens, budgets.silent_starts - newest_starts(budgets))
+        oldest = [] if only_recent else await self._claim_lanes(connection, tokens)
+        self._more = only_recent or _tokens_read(oldest) >= tokens
+        self._crowded = only_recent
         found = [*oldest, *first]
         if not found:
             return None
         locked = _Lanes(found, claim=clock.chance.getrandbits(62))
         self._claimed_at = locked.now
-        if not only_answering:
-            self._move_watermark(locked, full=self._more)
         if locked.queues:
             await self._promote(connection, locked)
         division = Division(now=locked.now, want=want, budgets=budgets, policy=self._options.circuit)
@@ -135,7 +133,9 @@ class Claim:
         division.reserve(chosen, {row["endpoint_no"] for row in found if row["floor"] < row["at"]})
         await self._pace(connection, division, locked)
         locked.admitted = division.admissions(locked.lanes)
-        taken = await self._take(connection, locked)
+        if not only_recent:
+            self._move_watermark(locked, full=self._more or bool(division.unstarted))
+        taken = await self._take(connection, division, locked)
         leased = [row for row in taken if row["id"] is not None]
         late = {row["id"] for row in leased if row["expires_at"] <= locked.now}
         deaths = await self._bury(connection, locked, late, Reason.BUDGET_EXHAUSTED, BUDGET_OVER)
@@ -143,9 +143,11 @@ class Claim:
         contents, unfit = await self._contents(connection, division, locked, current)
         sendable = [row for row in taken if row["id"] in contents]
         left = {row["endpoint_no"]: row["left_floor"] for row in taken if row["id"] is None}
-        # If this claim found a crowd of silent lanes and refused most of them, the next claim reads more lanes.
-        few_refused = self._more and division.silent_starts <= budgets.silent_starts // 2
-        self._crowded = only_answering or division.silent_starts <= 0 or (crowded and few_refused)
+        # If a claim in a crowd of silent lanes takes deliveries from less than half of the lanes that it found, the next
+        # claim reads more lanes.
+        served = {row["endpoint_no"] for row in sendable}
+        more_due = crowded and self._more and 2 * len(served) >= len(locked.lanes)
+        self._crowded = only_recent or bool(division.unstarted) or more_due
         after = await self._write_after(connection, division, locked, sendable, left, unfit)
         return ClaimBatch(
             jobs=_jobs(locked, after, sendable, contents),
@@ -167,13 +169,21 @@ class Claim:
             division.add_paces(rates, [rows.app_pace(row, READ) for row in found])
             locked.lanes = division.line_up(locked.lanes)
 
-    async def _claim_in_crowd(
-        self, connection: Connection, tokens: int, newest: int, budgets: SlotBudgets
-    ) -> list[Any]:
+    async def _claim_in_crowd(self, connection: Connection, tokens: int, budgets: SlotBudgets) -> list[Any]:
         """Find due lanes whose endpoints answer, and the silent lanes with the newest wake tokens. A claim
         that reads only the oldest wake tokens could find a thousand silent lanes and no lane that answers."""
+        since = self._watermark if clock.monotonic() < self._full_scan_at else _BEGINNING
+        recent = self._claimed_at - _RECENT
         found: list[Any] = await connection.fetch(
-            self._sql["claim_lanes_in_crowd"], self._watermark, tokens, 0, list(budgets.windows or ()), newest
+            self._sql["claim_lanes_in_crowd"],
+            since if budgets.silent_starts else recent,
+            tokens,
+            0,
+            list(budgets.windows or ()),
+            min(tokens, newest_starts(budgets)),
+            min(tokens, budgets.recent_starts),
+            recent,
+            list(budgets.held_by_lane),
         )
         return found
 
@@ -233,14 +243,16 @@ class Claim:
         found = await connection.fetch(self._sql["promote"], endpoints, keys)
         locked.lower_floors({row["endpoint_no"]: row["floor"] for row in found})
 
-    async def _take(self, connection: Connection, locked: _Lanes) -> list[Any]:
+    async def _take(self, connection: Connection, division: Division, locked: _Lanes) -> list[Any]:
         pairs = list(zip(locked.lanes, locked.admitted, strict=True))
+        rest_at = {lane.endpoint_no: admission.rest_at for lane, admission in pairs if not _checked_again(admission)}
+        rest_at |= {no: locked.woken_at[no] for no in division.unstarted}
         taken: list[Any] = await connection.fetch(
             self._sql["claim_take"],
             [lane.endpoint_no for lane in locked.lanes],
             [admission.quota for admission in locked.admitted],
             [locked.floors[lane.endpoint_no] for lane in locked.lanes],
-            [None if _checked_again(admission) else admission.rest_at for admission in locked.admitted],
+            [rest_at.get(lane.endpoint_no) for lane in locked.lanes],
             [lane.endpoint_no for lane, admission in pairs if admission.counted],
             locked.claim,
             self._options.lease,
@@ -367,17 +379,17 @@ class Claim:
     async def _nothing_due(self, budgets: SlotBudgets) -> ClaimBatch | None:
         """Return an empty batch if no wake token is due, and None otherwise. This costs one statement, and a claim
         that finds nothing costs five. A worker that is about to sleep mostly finds nothing. While full scans are slow,
-        this method looks only at wake tokens after the watermark. If no request to a silent lane may start, it looks
-        only at recent wake tokens, because the last claim has served all other lanes that answer."""
-        only_answering = budgets.silent_starts <= 0
-        since = _BEGINNING if self._may_scan_all() else self._watermark
-        if only_answering:
-            since = self._claimed_at - _RECENT
+        this method looks only at wake tokens after the watermark. If requests may start only to lanes with recent
+        wake tokens, it looks only at these, because the last claim has served all other lanes that answer."""
+        only_recent = budgets.silent_starts <= 0
+        since, ignored = (_BEGINNING if self._may_scan_all() else self._watermark), set[int]()
+        if only_recent:
+            since, ignored = self._claimed_at - _RECENT, budgets.held_by_lane.keys() - (budgets.windows or {}).keys()
         async with self._db.cached_plans() as connection:
-            row = await connection.fetchrow(self._sql["claim_peek"], since)
+            row = await connection.fetchrow(self._sql["claim_peek"], since, list(ignored))
         if row["next_at"] is not None and row["next_at"] <= row["now"]:
             return None
-        return ClaimBatch(jobs=[], now=row["now"], next_at=row["now"] if only_answering else row["next_at"])
+        return ClaimBatch(jobs=[], now=row["now"], next_at=row["now"] if only_recent else row["next_at"])
 
     async def _empty(self, batch: ClaimBatch | None) -> ClaimBatch:
         async with self._db.cached_plans() as connection:

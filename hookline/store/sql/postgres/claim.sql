@@ -52,14 +52,18 @@ SELECT 0 AS spared,
 
 -- name: claim_lanes_in_crowd
 -- Used while more silent lanes are due than a claim may start requests to: see `rules/claim/division.py`. $1, $2 and $3
--- as in `claim_lanes`, $4 the endpoints that answer, $5 a number of silent lanes. Finds the lanes of endpoints that
--- answer among the 4,096 oldest and the 512 newest due wake tokens, and silent lanes among the 512 newest ones. `IS TRUE`
+-- as in `claim_lanes`, $4 the endpoints that answer, $5 and $6 numbers of silent lanes, $7 the earliest time of recent
+-- wake tokens, $8 the endpoints with requests in flight. Finds the lanes of endpoints that answer among the 4,096 oldest
+-- and the 512 newest due wake tokens. Among the newest ones, it also finds $5 silent lanes without a request in flight,
+-- and $6 of those with a recent wake token whose last requests did not fail: most of these have new endpoints. `IS TRUE`
 -- makes PostgreSQL look up each wake token in a hash table. Otherwise a plan that was made while the table was empty
 -- compares each wake token with all endpoints.
 WITH answering AS MATERIALIZED (SELECT unnest($4::bigint[]) AS endpoint_no),
+     busy AS MATERIALIZED (SELECT unnest($8::bigint[]) AS endpoint_no),
      newest AS MATERIALIZED (
-       SELECT id, (endpoint_no IN (SELECT endpoint_no FROM answering)) IS TRUE AS answers
-       FROM (SELECT id, endpoint_no FROM hookline.wake WHERE at <= now() AND at >= $1::timestamptz
+       SELECT id, endpoint_no, at, (endpoint_no IN (SELECT endpoint_no FROM answering)) IS TRUE AS answers,
+              (endpoint_no IN (SELECT endpoint_no FROM busy)) IS TRUE AS busy
+       FROM (SELECT id, endpoint_no, at FROM hookline.wake WHERE at <= now() AND at >= $1::timestamptz
              ORDER BY at DESC LIMIT 512) t),
      chosen AS MATERIALIZED (
        SELECT NULL::bigint AS turn, w.at, l.*
@@ -69,7 +73,10 @@ WITH answering AS MATERIALIZED (SELECT unnest($4::bigint[]) AS endpoint_no),
                                 ORDER BY at LIMIT 4096) t
                 WHERE (endpoint_no IN (SELECT endpoint_no FROM answering)) IS TRUE LIMIT $2::integer)
                UNION ALL (SELECT id FROM newest WHERE answers LIMIT $2::integer)
-               UNION ALL (SELECT id FROM newest WHERE NOT answers LIMIT $5::integer)))
+               UNION ALL (SELECT id FROM newest WHERE NOT answers AND NOT busy LIMIT $5::integer)
+               UNION ALL (SELECT n.id FROM newest n JOIN hookline.lane l USING (endpoint_no)
+                          WHERE NOT n.answers AND NOT n.busy AND n.at > $7::timestamptz AND l.failures = 0
+                          ORDER BY n.at DESC LIMIT $6::integer)))
        ORDER BY w.at DESC
        FOR NO KEY UPDATE OF w, l SKIP LOCKED),
      -- include: serve
@@ -130,16 +137,17 @@ FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS r (app_no, ta
 
 -- name: claim_take
 -- $1 endpoints, $2 maximum deliveries to take from each lane, $3 floors (the earliest due time to search for), $4 when
--- to wake the lane again, $5 endpoints whose claimed deliveries are counted in `lane.in_flight`, $6 claim token,
--- $7 lease in seconds, $8 the endpoints' applications. A result row without an id is about a lane with remaining
--- deliveries: `left_floor` is their earliest due time.
+-- to wake the lane again (a past time keeps the place of a lane from which the claim could take nothing), $5 endpoints
+-- whose claimed deliveries are counted in `lane.in_flight`, $6 claim token, $7 lease in seconds, $8 the endpoints'
+-- applications. A result row without an id is about a lane with remaining deliveries: `left_floor` is their earliest
+-- due time.
 WITH p AS MATERIALIZED (
        SELECT * FROM unnest($1::bigint[], $2::integer[], $3::timestamptz[], $4::timestamptz[], $8::bigint[])
                      AS p (endpoint_no, quota, floor, rest_at, app_no)),
      -- Read without locks. So a lane whose remaining delivery is locked by another worker gets a wake token that it
      -- may not need.
      cand AS MATERIALIZED (
-       SELECT p.endpoint_no, d.id, d.due_at, d.due_at <= now()
+       SELECT p.endpoint_no, p.app_no, p.rest_at, d.id, d.due_at, d.due_at <= now()
               AND row_number() OVER (PARTITION BY p.endpoint_no ORDER BY d.due_at, d.id) <= p.quota AS wanted
        FROM p CROSS JOIN LATERAL (
          SELECT id, due_at FROM hookline.delivery
@@ -151,16 +159,14 @@ WITH p AS MATERIALIZED (
        WHERE id = ANY (ARRAY(SELECT id FROM cand WHERE wanted)) AND state + 0 < 2 AND due_at <= now()
        FOR NO KEY UPDATE SKIP LOCKED),
      rest AS MATERIALIZED (
-       SELECT endpoint_no, min(due_at) AS floor FROM cand WHERE id NOT IN (SELECT id FROM took) GROUP BY endpoint_no),
-     -- Inserts one wake token per lane for the deliveries that this claim does not take. The time of the wake token is
-     -- not in the past, because an old time would move the lane ahead of others. A lane whose `rest_at` is NULL gets no
-     -- wake token here. If such a lane has too many requests in flight, the transaction that records the end of one of
-     -- these requests inserts the wake token.
+       SELECT app_no, endpoint_no, rest_at, min(due_at) AS floor FROM cand WHERE id NOT IN (SELECT id FROM took)
+       GROUP BY app_no, endpoint_no, rest_at),
+     -- Inserts one wake token per lane for the deliveries that this claim does not take. A lane whose `rest_at` is NULL
+     -- gets no wake token here. If such a lane has too many requests in flight, the transaction that records the end of
+     -- one of these requests inserts the wake token.
      armed AS (
        INSERT INTO hookline.wake (app_no, endpoint_no, at, floor)
-       SELECT p.app_no, t.endpoint_no, greatest(now(), t.floor, p.rest_at), t.floor
-       FROM rest t JOIN p USING (endpoint_no)
-       WHERE p.rest_at IS NOT NULL
+       SELECT app_no, endpoint_no, greatest(floor, rest_at), floor FROM rest WHERE rest_at IS NOT NULL
        RETURNING at),
      -- Notifies sleeping workers if a new wake token is due within a second. They may have free slots for the
      -- remaining deliveries.
@@ -219,8 +225,12 @@ FROM gone
 SELECT now() AS now, (SELECT min(at) FROM hookline.wake WHERE at > now() - interval '1 second') AS next_at
 
 -- name: claim_peek
--- The time of the earliest wake token, of those at or after $1.
-SELECT now() AS now, (SELECT min(at) FROM hookline.wake WHERE at >= $1::timestamptz) AS next_at
+-- The time of the earliest wake token, of those at or after $1. Due wake tokens of the endpoints $2 do not count. `IS TRUE`
+-- as in `claim_lanes_in_crowd`.
+SELECT now() AS now,
+       (SELECT min(at) FROM hookline.wake
+        WHERE at >= $1::timestamptz
+              AND (at > now() OR (endpoint_no NOT IN (SELECT unnest($2::bigint[]))) IS TRUE)) AS next_at
 
 -- name: release
 WITH r AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[]) AS r (id, claim)),
