@@ -66,9 +66,11 @@ WITH settings AS (SELECT $15::float8 AS max_age, $16::jsonb AS ages),
        RETURNING message_id),
      fresh AS MATERIALIZED (SELECT * FROM m WHERE key IS NULL OR id IN (SELECT message_id FROM keys)),
      -- include: accept
-SELECT m.id, now() AS created_at, coalesce(c.deliveries, 0) AS deliveries,
-       (SELECT hookline.announce() WHERE EXISTS (SELECT FROM d))
-FROM msg m LEFT JOIN (SELECT message_id, count(*) AS deliveries FROM d GROUP BY message_id) c ON c.message_id = m.id
+-- No join counts the deliveries: the planner does not know how many messages a batch has. It would plan a nested loop,
+-- which compares each message of a large batch with all others.
+SELECT id, now() AS created_at, sum(deliveries) AS deliveries, (SELECT hookline.announce() WHERE EXISTS (SELECT FROM d))
+FROM (SELECT id, 0 AS deliveries FROM msg UNION ALL SELECT message_id, 1 FROM d) counted
+GROUP BY id
 
 -- name: ingest_keys
 SELECT key, body, message_id, created_at FROM hookline.idempotency WHERE key = ANY ($1::bytea[])
