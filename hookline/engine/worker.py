@@ -48,7 +48,9 @@ LEASE_MARGIN = 5.0  # seconds between the request's deadline and the end of the 
 # After a claim of at most this many deliveries, the next claim will probably find none. So the worker asks publishers to
 # notify it first, and then claims once before it sleeps, not twice.
 FEW = 8
-UNARMED_POLL = 0.005  # seconds between claims while publishers do not notify this worker of new work
+# Seconds between claims while publishers do not notify this worker, because a transaction is adding work. Most such
+# transactions commit within a millisecond, so the first pause is short. Each further pause is twice as long.
+UNARMED_POLL, MAX_UNARMED_POLL = 0.001, 0.005
 LOCKED_POLL = 0.001  # seconds until the next claim while another worker holds the lock of a wake token that is due
 # Each race for a wake token that a worker loses in a row doubles the delay before its next claim, at most this many
 # times.
@@ -140,6 +142,7 @@ class Worker:
         self._settle_until: float | None = None  # monotonic; until then, the next claim may wait for more free slots
         self._next_in: float | None = None  # seconds from the last claim to the time of the next wake token
         self._expects_token = False  # the worker sleeps, or has slept, until a wake token is due
+        self._unarmed_poll = UNARMED_POLL  # seconds until the next claim, if publishers will not notify this worker
         self._lost_races = 0  # how often in a row the worker woke for a wake token that another worker had taken
         self._stopping = False
 
@@ -258,7 +261,10 @@ class Worker:
         time. Otherwise all workers would wake for each request of a throttled lane, and would slow down the worker
         that got the wake token.
         """
-        longest = self._settings.poll if armed else UNARMED_POLL
+        if armed:
+            longest, self._unarmed_poll = self._settings.poll, UNARMED_POLL
+        else:
+            longest, self._unarmed_poll = self._unarmed_poll, min(MAX_UNARMED_POLL, 2 * self._unarmed_poll)
         if self._next_in is None or self._next_in >= longest:
             return longest
         pause = self._slots.silent_pause(clock.monotonic())
