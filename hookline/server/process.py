@@ -10,6 +10,7 @@ from functools import partial
 
 from hookline import clock
 from hookline.config import Config
+from hookline.engine import garbage
 from hookline.engine.alerting.watch import Watch, WatchSettings
 from hookline.engine.child_processes import max_files
 from hookline.engine.heartbeat import Heartbeat
@@ -89,6 +90,7 @@ async def work(
 ) -> None:
     """Deliver, relay, sweep and run tasks. After `stop`, the worker finishes its requests, and the other parts end at
     once."""
+    garbage.freeze()
     outage = Outage(clock.chance)
     await outage.wait_out("start", partial(check_keys, store), stop)
     worker = Worker(

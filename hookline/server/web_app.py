@@ -19,6 +19,7 @@ from hookline import clock, dashboard
 from hookline.api import wire
 from hookline.api.app import create_app
 from hookline.config import SETTINGS, Config, Setting, parse, written
+from hookline.engine import garbage
 from hookline.engine.ingest import GroupCommit
 from hookline.errors import StoreUnavailable
 from hookline.observe.tally import Tally
@@ -78,6 +79,7 @@ async def answer(
     context = web_context(store, config, ingest, tally, traces)
     server.startup.open(compose(replace(context, leaving=server.stop, local=server.local), pages))
     server.health.opened(store)
+    garbage.freeze()
     await _watch_secrets(store, config)
     await asyncio.wait({server.serving})
     await ingest.close()

@@ -15,6 +15,7 @@ import sys
 import threading
 import traceback
 
+from hookline.engine import garbage
 from hookline.engine.child_processes import raised_file_limit
 from hookline.engine.frames import Frames, frame
 from hookline.engine.sender import started
@@ -80,6 +81,7 @@ def main() -> None:
     files = raised_file_limit(kept_connections(settings.slots, None) + settings.slots + SPARE_FILES)
     places = started.elements(int(sys.argv[1]))
     sender = Sender(settings, resolver=resolver, on_results=connection.write, files=files, started=places)
+    garbage.freeze()
     sender.start()
     connection.write([])  # an empty report means that the process is ready
     _serve(sender, connection, rest)
