@@ -49,7 +49,7 @@ async def test_a_database_without_endpoints_needs_no_key(scene: Scene) -> None:
 
 @pytest.mark.parametrize(
     ("given", "files", "expected"),
-    [({}, 20_000, 4096), ({"HOOKLINE_SILENT_CONCURRENCY": "300"}, 20_000, 300), ({}, 4096, 2432), ({}, 1024, 64)],
+    [({}, 20_000, 4096), ({"HOOKLINE_SILENT_CONCURRENCY": "300"}, 20_000, 300), ({}, 4096, 896), ({}, 1024, 64)],
 )  # fmt: skip
 def test_slots_for_silent_endpoints_leave_files_for_the_others(
     given: dict[str, str], files: int, expected: int
