@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
+import socket
+import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
+from msgspec import Struct
 from rich.console import Console
 from rich.progress import Progress
 
+from hookline import clock
 from hookline.config import load
+from hookline.ids import DEFAULT_ORG
 from hookline.model.catalogue import Application
 from hookline.model.endpoints import Secret
 from hookline.observe.tally import Tally
+from hookline.security import tokens
 from hookline.security.vault import Vault
 from hookline.server.process import work
 from hookline.signing import new_secret
@@ -89,3 +96,48 @@ async def worker(store: Store, env: dict[str, str]) -> AsyncIterator[None]:
         with tempfile.TemporaryDirectory() as directory, running(["worker"], env, Path(directory) / "log") as process:
             yield
             process.stop()
+
+
+# ── a server with the API ──
+
+
+class Server(Struct, frozen=True, kw_only=True):
+    name: str
+    port: int
+    token: str
+
+    def call(self, path: str, body: object) -> None:
+        """Send a request that creates something."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request("POST", path, json.dumps(body), {"authorization": f"Bearer {self.token}"})
+            answer = connection.getresponse()
+            if answer.status != 201:
+                sys.exit(f"{path}: {answer.status} {answer.read()!r}")
+        finally:
+            connection.close()
+
+
+@contextmanager
+def api_server(
+    name: str, command: Sequence[str], env: Mapping[str, str], log: Path, checkout: Path | None = None
+) -> Iterator[Server]:
+    """Run a command that serves the API, from another checkout of Hookline if one is given."""
+    port = _free_port()
+    with running([*command, "--json"], {**env, "HOOKLINE_PORT": str(port)}, log, folder=checkout) as process:
+        while '"address"' not in process.output():
+            if not process.running:
+                sys.exit(process.output())
+        yield Server(name=name, port=port, token=token(env["HOOKLINE_JWT_SECRET"]))
+        process.stop()
+
+
+def token(secret: str) -> str:
+    return tokens.issue(secret, DEFAULT_ORG, now=clock.wall())
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

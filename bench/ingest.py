@@ -9,9 +9,6 @@ and goes to one endpoint. No worker runs.
 from __future__ import annotations
 
 import argparse
-import http.client
-import json
-import socket
 import statistics
 import subprocess
 import sys
@@ -25,12 +22,9 @@ from msgspec import Struct
 from rich.console import Console
 from rich.table import Table
 
-from bench.ground import BODY, database
+from bench.ground import BODY, Server, api_server, database, token
 from bench.poster import Load, Target, post
-from hookline import clock
-from hookline.ids import DEFAULT_ORG
-from hookline.security import tokens
-from tests.support.processes import environment, running
+from tests.support.processes import environment
 
 APP = "bench"
 BATCH_CLIENTS = 4
@@ -52,12 +46,6 @@ class Case(Struct, frozen=True, kw_only=True):
     def body(self) -> bytes:
         message = b'{"eventType": "order.paid", "payload": %s}' % BODY
         return message if self.batch == 1 else b'{"messages": [%s]}' % b", ".join([message] * self.batch)
-
-
-class Server(Struct, frozen=True, kw_only=True):
-    name: str
-    port: int
-    token: str
 
 
 class Measured(Struct, frozen=True, kw_only=True):
@@ -112,7 +100,7 @@ def _empty() -> Iterator[Server]:
     )
     assert process.stdout is not None
     try:
-        yield Server(name="empty handler", port=int(process.stdout.readline()), token=_token(secret))
+        yield Server(name="empty handler", port=int(process.stdout.readline()), token=token(secret))
     finally:
         process.communicate()
 
@@ -120,40 +108,12 @@ def _empty() -> Iterator[Server]:
 @contextmanager
 def _hookline(engine: str) -> Iterator[Server]:
     """Start `hookline serve --role api` on a new durable database, with an application and one endpoint."""
-    port = _free_port()
     with database(engine) as url, tempfile.TemporaryDirectory() as directory:
-        env = environment(url, HOOKLINE_PORT=str(port))
-        with running(["serve", "--role", "api", "--json"], env, Path(directory) / "log") as process:
-            server = Server(name=engine, port=port, token=_token(env["HOOKLINE_JWT_SECRET"]))
-            while '"address"' not in process.output():
-                if not process.running:
-                    sys.exit(process.output())
-            _call(server, "/api/v1/app", {"name": APP, "uid": APP})
-            _call(server, f"/api/v1/app/{APP}/endpoint", {"url": "https://hooks.example.com/bench"})
+        log = Path(directory) / "log"
+        with api_server(engine, ["serve", "--role", "api"], environment(url), log) as server:
+            server.call("/api/v1/app", {"name": APP, "uid": APP})
+            server.call(f"/api/v1/app/{APP}/endpoint", {"url": "https://hooks.example.com/bench"})
             yield server
-            process.stop()
-
-
-def _token(secret: str) -> str:
-    return tokens.issue(secret, DEFAULT_ORG, now=clock.wall())
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _call(server: Server, path: str, body: object) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
-    try:
-        connection.request("POST", path, json.dumps(body), {"authorization": f"Bearer {server.token}"})
-        answer = connection.getresponse()
-        if answer.status != 201:
-            sys.exit(f"{path}: {answer.status} {answer.read()!r}")
-    finally:
-        connection.close()
 
 
 # ── the table ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -88,9 +88,16 @@ class Process:
     """One `hookline` command in the background. Its output goes to a file, which is shown when something fails."""
 
     def __init__(
-        self, arguments: list[str], env: Mapping[str, str], log: Path, module: str = "hookline", *, group: bool = False
+        self,
+        arguments: list[str],
+        env: Mapping[str, str],
+        log: Path,
+        module: str = "hookline",
+        *,
+        group: bool = False,
+        folder: Path | None = None,
     ) -> None:
-        """Start the command. With `group`, it and its child processes are a process group of their own."""
+        """Start the command in `folder`. With `group`, it and its child processes are a process group of their own."""
         self.log = log
         with log.open("ab") as output:
             self._popen = subprocess.Popen(
@@ -99,6 +106,7 @@ class Process:
                 stdout=output,
                 stderr=output,
                 start_new_session=group,
+                cwd=folder,
             )
 
     @property
@@ -140,8 +148,10 @@ class Process:
 
 
 @contextmanager
-def running(arguments: list[str], env: Mapping[str, str], log: Path, module: str = "hookline") -> Iterator[Process]:
-    process = Process(arguments, env, log, module)
+def running(
+    arguments: list[str], env: Mapping[str, str], log: Path, module: str = "hookline", *, folder: Path | None = None
+) -> Iterator[Process]:
+    process = Process(arguments, env, log, module, folder=folder)
     try:
         yield process
     finally:
