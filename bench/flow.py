@@ -153,6 +153,8 @@ class _Clients:
         return client
 
     async def send(self, number: int, due: float) -> None:
+        while self.idle and self.idle[-1].transport.is_closing():
+            self.idle.pop()  # the server closes connections that were not used for some seconds
         client = self.idle.pop() if self.idle else await self._connect()
         client.post(b"%sflow-%d\r\n\r\n%s" % (self._heads[number % CUSTOMERS], number, _MESSAGE), due)
 
