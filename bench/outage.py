@@ -43,8 +43,8 @@ from tests.support.processes import environment, running
 
 PART = "shop"
 SOON = 10.0  # seconds in which the first peak is measured
-LOWER = 5.0  # factor by which Hookline's peak must be lower
-SLOWER = 2.0  # factor by which Hookline's drain may take longer
+LOWER = 5.0  # factor by which Hookline's peak must be lower than that of exponential backoff
+SLOWER = 2.0  # factor by which Hookline's drain may take longer than unlimited sending
 PATIENCE = 1800.0  # seconds after which the backlog must be empty
 
 DEFAULTS = {

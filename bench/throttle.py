@@ -1,7 +1,7 @@
 """The request rate at an endpoint with a throttle of 20 requests per second, a large backlog and several workers.
 
-The first ten seconds after the first request are measured. These limits may not hold on a busy machine.
-`tests/e2e/test_throttle.py` has weaker limits, which do.
+The first ten seconds after the first request are measured. The limits below may not hold on a busy machine.
+`tests/e2e/test_throttle.py` has weaker limits that hold there too.
 
 met: at most 22 requests in any period of one second, and at least 18 per second on average.
 """
@@ -89,7 +89,7 @@ async def run(url: str, engine: str, count: int, seconds: float) -> Run:
 
 
 def most_within(instants: Sequence[float], seconds: float) -> int:
-    """Return the largest number of instants within any period of this length."""
+    """Return the largest number of instants within any period of `seconds`."""
     most = first = 0
     for last, at in enumerate(instants):
         while at - instants[first] >= seconds:

@@ -34,7 +34,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     delay: float = 0.0  # seconds before the response
     hang: bool = False  # never answer, and keep the connection open
     closes: bool = False  # close the connection after the response, and announce it
-    fails_every: int = 0  # every so many requests, answer 503 instead; 0: never
+    fails_every: int = 0  # answer every nth request with 503, where n is this number; 0: never
 
 
 class Arrival(Struct, frozen=True, array_like=True):

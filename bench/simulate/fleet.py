@@ -360,7 +360,7 @@ def _union(histograms: Sequence[dict[int, int]]) -> dict[int, int]:
 
 
 def percentile(histogram: Mapping[int, int], part: float) -> int:
-    """Return the smallest value for which at least this part of all values is not larger."""
+    """Return the smallest value that at least the fraction `part` of all values does not exceed."""
     wanted, seen = part * sum(histogram.values()), 0
     for value, number in sorted(histogram.items()):
         seen += number

@@ -119,8 +119,8 @@ async def served(store: Store, database_url: str) -> AsyncIterator[WebContext]:
 
 @asynccontextmanager
 async def serving(given: WebContext, host: str = "127.0.0.1", *, proxies: Sequence[str] = ()) -> AsyncIterator[str]:
-    """Serve the API and the dashboard on a free port. Yield the address, such as `127.0.0.1:12345`. `proxies` are
-    trusted."""
+    """Serve the API and the dashboard with the context `given` on a free port. The server trusts the `proxies`. Yield
+    the address, such as `127.0.0.1:12345`."""
     listener = listeners.bind(host, 0)
     stop = asyncio.Event()
     app = Forwarded(compose(replace(given, local=listeners.is_local(listener))), Proxies(map(ip_network, proxies)))

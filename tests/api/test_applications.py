@@ -1,4 +1,4 @@
-"""Applications over HTTP: create, list in both orders, replace, change in part and delete, each tenant its own only."""
+"""Applications over HTTP: create, list in both orders, replace, change and delete. A tenant sees only its own."""
 
 from __future__ import annotations
 
@@ -143,7 +143,8 @@ async def test_a_throttle_reaches_the_lanes_of_its_application_alone(client: Cli
 
 
 async def walk(client: Client, query: str, key: str = "iterator") -> list[list[str]]:
-    """Return the ids of the applications that each page lists."""
+    """Return the ids of the applications on each page of the listing with `query`. The field `key` of a page has the
+    iterator of the next one."""
     pages, more = [], ""
     while True:
         found = (await client.get(f"{APP}?{query}{more}")).json()

@@ -38,7 +38,7 @@ def of_message(app: Application, message: str) -> str:
 
 
 async def keys(client: Client, where: str) -> list[str]:
-    """Return the ids of all rows of a listing, page by page."""
+    """Read the listing at `where` page by page, and return the ids of all rows."""
     join = "&" if "?" in where else "?"
     seen: list[str] = []
     page = (await client.get(f"{where}{join}limit=2")).json()

@@ -191,7 +191,7 @@ async def test_a_slow_incomplete_head_does_not_count_as_a_request() -> None:
 
 
 async def test_requests_in_progress_are_never_dropped() -> None:
-    """At the limit, the server answers other requests with 503. It answers only the health routes."""
+    """At the limit of one address, the server answers its further requests with 503, except health checks."""
     async with place(ConnectionLimits(limit=100, per_address=3)) as there:
         slow = await there.slow(FIRST, 3)
         silent = await there.silent(FIRST, 30)

@@ -105,7 +105,7 @@ async def test_made_disabled(client: Client, base: str, scene: Scene) -> None:
 
 
 async def test_a_secret_of_the_callers_own(client: Client, base: str, make: Make) -> None:
-    """The secret may have its prefix, or be the base64 text alone."""
+    """The secret may have the prefix `whsec_`, or be the base64 text alone."""
     for given in (SECRET, SECRET.removeprefix("whsec_")):
         made = await make(secret=given)
         assert (await client.get(f"{base}/{made['id']}/secret")).json() == {"key": SECRET}

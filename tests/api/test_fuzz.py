@@ -229,7 +229,7 @@ BODIES: dict[str, bytes] = {
     "giant": b'{"name": "' + b"a" * GIANT + b'"}',
 }
 
-# Values that no field of the given type accepts, then one value of each other type.
+# TEXTS: values that no text field accepts. NUMBERS: values that no number field accepts. OTHERS: values by type.
 TEXTS = [rb'"a\u0000b"', rb'"\ud800"', b'"\xff"', b'"' + b"x" * 200_000 + b'"']
 NUMBERS = [b"1" + b"0" * 30, b"-1" + b"0" * 30, b"9223372036854775808", b"-1", b"1e999", b"NaN", b"9" * 5_000]
 OTHERS = {

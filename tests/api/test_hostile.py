@@ -241,7 +241,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[Looks]:
 
 
 async def untaken(looks: list[Looks], number: int) -> Looks:
-    """Wait until this connection has unread answer bytes, and return it."""
+    """Wait until the connection `looks[number]` has unread answer bytes, and return it."""
     async with asyncio.timeout(60):
         while len(looks) <= number or looks[number]._read_timer is None:
             await asyncio.sleep(0.01)  # poll, because the server has no event for this

@@ -23,7 +23,7 @@ def path(app: Application, *rest: str) -> str:
 
 
 async def listed(client: Client, where: str) -> list[str]:
-    """Return the ids of all listed messages, page by page."""
+    """Read the listing at `where` page by page, and return the ids of all messages."""
     seen: list[str] = []
     page = (await client.get(where)).json()
     while True:

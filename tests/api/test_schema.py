@@ -242,7 +242,8 @@ def test_even_the_library_by_itself_fetches_nothing(engine: str, tmp_path: Path)
 
 
 def doubling(count: int, keyword: str = "allOf", leaf: object = None) -> dict[str, Any]:
-    """Return a schema in which each definition doubles the work."""
+    """Return a schema with a chain of `count` definitions. Each lists the next one twice under `keyword`, so the work
+    doubles each time. The last definition is `leaf`."""
     parts: dict[str, Any] = {f"d{n}": {keyword: [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(count)}
     return {"$defs": parts | {f"d{count}": leaf or {"type": "integer"}}, "$ref": "#/$defs/d0"}
 
@@ -348,7 +349,7 @@ ALTERNATIVES = {
 async def test_schemas_that_refer_to_themselves_twice_stay_cheap(
     schemas: Schemas, store: Store, organization: Organization, given: dict[str, Any]
 ) -> None:
-    """A full list of the faults of the second schema would double at each level, to 2 ** 60 faults."""
+    """A full list of the faults of `ALTERNATIVES` would double at each level, to 2 ** 60 faults."""
     found = await saved(store, organization, given)
     await schemas.check(organization.id, found.name, b"7")
     assert "does not fit" in await refused(schemas, found, within(60, "x"))

@@ -1,6 +1,6 @@
 """A stream of requests is read in the same way, however its bytes are split into packets.
 
-`HOOKLINE_TEST_STREAMS=50000` tries that many random streams. The default is a fiftieth of that.
+`HOOKLINE_TEST_STREAMS=50000` tries 50,000 random streams. The default is 1,000.
 """
 
 from __future__ import annotations

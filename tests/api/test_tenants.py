@@ -232,7 +232,8 @@ async def test_the_sibling_through_its_own_application(
 
 
 async def walk_within(nobody: Client, raw: Raw, first: Tenant, app: Application, token: Token) -> None:
-    """Call every operation with the caller's own application in the path, and objects of another application below it."""
+    """Call every operation with the caller's own application `app` in the path, and below it the objects of `first`,
+    which belong to another application."""
 
     def path_of(operation: Operation, path: str) -> str:
         return first.path(operation, path, app_id=app.id)
@@ -324,7 +325,7 @@ async def test_a_key_that_may_only_publish_makes_no_application(
 
 
 async def test_the_tenants_own_token_finds_everything(client: Client, first: Tenant) -> None:
-    """The ids in the table are real: with the right token, every GET succeeds."""
+    """The ids of `first` are real: with the right token, every GET succeeds."""
     kept_out = []
     for operation in OPERATIONS:
         if operation.method == "GET":

@@ -119,7 +119,7 @@ def _pulse(wave: float) -> Pulse:
 
 
 def _histogram(bounds: tuple[float, ...], count: float, middle: float) -> list[float]:
-    """Return counts by bucket around a middle value, and their sum at the end."""
+    """Return a histogram of `count` values around `middle`: the number in each bucket, then the sum of the values."""
     parts = [math.exp(-abs(math.log(bound / middle)) * 1.2) for bound in bounds]
     return [*(count * part / sum(parts) for part in parts), 0.0, count * middle]
 

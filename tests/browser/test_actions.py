@@ -24,7 +24,7 @@ BrowserTest = Callable[[Visitor, World], None]
 
 
 def does(*paths: str) -> Callable[[BrowserTest], BrowserTest]:
-    """Name the actions of a test. The requests that its pages post show that the test does each of them."""
+    """Name the `paths` of the actions that a test does. The test fails if its pages have not posted to all of them."""
     _named.update(paths)
 
     def checked(scenario: BrowserTest) -> BrowserTest:
@@ -292,7 +292,8 @@ def fill(page: Page, **fields: str) -> None:
 
 
 def press(page: Page, words: str, *, refused: Visitor | None = None) -> None:
-    """Press a button. With `refused` the form comes back, and the browser logs an error too."""
+    """Press the button `words`. With `refused` the server answers 422 and shows the form again. The browser of this
+    visitor then logs an error, which the test expects."""
     if refused is not None:
         refused.expected.append("status of 422")
     with page.expect_navigation():

@@ -100,7 +100,7 @@ def test_rows_do_not_move_while_the_pointer_is_over_one(visitor: Visitor, world:
 
 
 WAITS = "Update paused"
-# Firefox before 121 is like this: it reports unknown queries as errors.
+# A script that makes the browser report queries with `:has()` as errors, as Firefox before 121 does.
 WITHOUT_HAS = """() => {
     for (const { prototype } of [Document, Element]) {
         const found = prototype.querySelectorAll;
@@ -139,7 +139,7 @@ def test_an_idle_pointer_over_a_row_does_not_stop_updates(visitor: Visitor, worl
 
 @one_engine
 def test_updates_above_a_row_do_not_move_it_away_from_the_pointer(visitor: Visitor, world: World) -> None:
-    """The page scrolls by the same amount. Where it cannot scroll, the update above waits too."""
+    """The page scrolls by as much as the row has moved. If the page cannot scroll, the update above the row waits."""
     for height in (700, 5000):
         customer = world.customer()
         paused = customer.endpoint()
@@ -214,7 +214,7 @@ def test_a_dead_letter_is_replayed_by_keyboard_alone(visitor: Visitor, world: Wo
 
 
 def tab_to(page: Page, words: str) -> None:
-    """Press Tab until the element has the focus. Each focused element must be visibly focused."""
+    """Press Tab until the element with the text `words` has focus. Each focused element must be visibly focused."""
     for _ in range(80):
         page.keyboard.press("Tab")
         focused = page.evaluate(

@@ -64,7 +64,7 @@ def test_an_operator_repairs_a_failing_endpoint(visitor: Visitor, world: World) 
 
 
 def test_a_customer_replays_dead_letters(visitor: Visitor, world: World) -> None:
-    """The customer does the same without help, in the portal."""
+    """A customer replays dead letters in the portal, without an operator."""
     customer = world.customer("Initech")
     endpoint = customer.endpoint(REFUSES)
     sent = [customer.publish() for _ in range(3)]
@@ -103,7 +103,7 @@ def test_one_dead_letter_is_resolved_with_a_note(visitor: Visitor, world: World)
 
 @one_engine
 def test_an_event_has_one_page_with_its_history(visitor: Visitor, world: World) -> None:
-    """The event is found by the sender's own id. Its page has the history and the button."""
+    """The search finds an event by the sender's own id. Its page has the history and the replay button."""
     customer = world.customer()
     endpoint = customer.endpoint(REFUSES)
     message = customer.publish({"order": 4711}, eventId="evt-4711-x")

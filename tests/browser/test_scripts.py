@@ -49,7 +49,7 @@ def module(name: str) -> str:
 
 
 def blank(visitor: Visitor, html: str, **options: Any) -> Page:
-    """Replace the content of a page with this."""
+    """Open a page and replace its content with `html`."""
     page = visitor.operator("/settings", **options)
     page.evaluate("html => { document.querySelector('main').innerHTML = html.trim() }", html)
     return page
@@ -291,7 +291,7 @@ def test_copying_gives_the_exact_value(visitor: Visitor) -> None:
         text,
     )
     page.get_by_role("button", name="Copy", exact=True).click()
-    page.wait_for_function("window.said === 'Copied'")  # for a short time
+    page.wait_for_function("window.said === 'Copied'")  # the button says so only for a short time
     assert page.evaluate("navigator.clipboard.readText()") == text
 
 
@@ -323,7 +323,7 @@ def test_going_back_selects_the_application_of_the_page(visitor: Visitor, world:
 
 @one_engine
 def test_event_types_can_be_ticked_where_the_ticks_count(visitor: Visitor, world: World) -> None:
-    """Beside "All" the ticks would be ignored without a message."""
+    """With "All" chosen, ticks would be ignored without a message, so the page hides them."""
     world.catalogue()
     page = visitor.operator(f"/endpoints/new?app={world.customer().id}")
     ticks = page.locator(".choices")

@@ -118,7 +118,7 @@ class Customer:
         return found
 
     def wait_for_dead(self, count: int, at: Endpoint | None = None) -> list[dict[str, Any]]:
-        """Wait for this many dead letters in total, or of one endpoint."""
+        """Wait for `count` dead letters of this customer, or of its endpoint `at`."""
 
         def letters() -> list[dict[str, Any]]:
             return [each for each in self.dead() if at is None or each["endpointId"] == at.id]

@@ -123,7 +123,8 @@ main()
 
 
 async def replayed_under(told: str, cli: Cli, scene: Scene, *around: str) -> tuple[int | None, object]:
-    """Replay five dead letters in batches of two. The command gets a signal after the first batch."""
+    """Replay five dead letters in batches of two. `told` names the signals that the command gets: one during a batch,
+    and a second one after it. `around` is the command line that starts the command."""
     await scene.endpoint()
     await scene.send(5)
     await scene.record(*[factory.dead(job) for job in await scene.claim(10)])

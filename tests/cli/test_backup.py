@@ -25,7 +25,7 @@ from tests.support.ports import free_port
 from tests.support.processes import QUICK
 from tests.support.receiver import OK, Behaviour, Receiver
 
-BIG = 40  # MiB that a backup needs some time for
+BIG = 40  # MiB, so that a backup takes some time
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def names(directory: Path) -> set[str]:
 
 
 class Publishing:
-    """A thread that publishes messages until the block ends, and keeps the ids that were acknowledged."""
+    """A thread that publishes messages until its `with` block ends, and keeps the ids that were acknowledged."""
 
     def __init__(self, address: str, token: str) -> None:
         self._client = Client(int(address.rpartition(":")[2]), token)
@@ -84,13 +84,13 @@ class Publishing:
             body = b'{"eventType": "order.paid", "payload": {"number": %d}}' % number
             answer = self._client.post("/api/v1/app/acme/msg", body, None, self._over)
             with self._news:
-                if answer is None:  # the server was killed, or this is the end
+                if answer is None:  # the server was killed, or the `with` block has ended
                     return
                 self._acknowledged.append(answer["id"])
                 self._news.notify_all()
 
     async def more(self, wanted: int) -> list[str]:
-        """Wait for so many further acknowledgements, and return all of them."""
+        """Wait for `wanted` further acknowledgements, and return all ids that were acknowledged so far."""
 
         def wait() -> list[str]:
             with self._news:
@@ -215,7 +215,7 @@ async def test_a_backup_replaces_no_other_file(small: Cli, tmp_path: Path) -> No
 async def test_a_backup_has_no_leftover_of_another_database_beside_it(
     small: Cli, tmp_path: Path, suffix: str, replaced: bool
 ) -> None:
-    """SQLite would write the WAL or the journal into the backup when it opens it."""
+    """SQLite would write a leftover WAL or journal into the backup when it opens the backup."""
     file = "saved.db" if replaced else "new.db"
     stale = tmp_path / f"{file}{suffix}"
     stale.write_bytes(b"left by a killed process")

@@ -85,8 +85,8 @@ async def test_a_full_disk_for_the_log_does_not_end_the_process(form: str, tmp_p
 
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
 async def test_a_line_and_its_line_break_are_one_write(unbuffered: str, tmp_path: Path) -> None:
-    """Each line must be one write, so that the lines of several processes do not mix. On this kind of socket each write
-    is a packet."""
+    """Each line must be one write, so that the lines of several processes do not mix. The log goes to a socket on
+    which each write is one packet."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         process = await asyncio.create_subprocess_exec(

@@ -180,7 +180,7 @@ async def test_the_answers_of_listen_can_be_changed_while_it_runs(cli: Cli) -> N
 
 
 def _behaviour(control: str) -> int:
-    """Return the status that the receiver answers with from now on."""
+    """Ask the URL `control` for the status that the receiver answers with from now on."""
     with urlopen(control, timeout=60) as answer:
         status: int = msgspec.json.decode(answer.read())["status"]
     return status

@@ -190,7 +190,7 @@ async def test_a_second_ctrl_c_ends_the_process_at_once(cli: Cli, scene: Scene) 
         while worker.returncode is None:
             worker.send_signal(signal.SIGINT)
             await asyncio.wait({asyncio.create_task(worker.wait())}, timeout=0.2)
-    assert worker.returncode in (130, -signal.SIGINT)  # the latter if another signal arrives while Python exits
+    assert worker.returncode in (130, -signal.SIGINT)  # -SIGINT if another signal arrives while Python exits
     assert await scene.state(message) == DeliveryState.DELIVERING
 
 

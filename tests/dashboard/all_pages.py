@@ -81,7 +81,7 @@ def actions(*, portal: bool) -> list[Action]:
 
 
 def path(what: View | Action, holding: Holding, *, portal: bool, **others: str) -> str:
-    """Fill the path with the ids of these objects. It fails for a new name in a path: add an object for it to `hold`."""
+    """Fill the path of `what` with ids of `holding`. It fails for a new name: add an object for the name to `hold`."""
     filled = NAMED.sub(lambda name: {**holding.named, **others}[name[1]], what.path)
     return (PORTAL if portal else "") + (filled if filled != "/" or not portal else "")
 

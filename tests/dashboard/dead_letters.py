@@ -40,7 +40,7 @@ async def letter(scene: Scene, dead: str) -> DeadLetter:
 
 
 async def left(scene: Scene, *, resolved: bool | None = False) -> set[str]:
-    """Return the ids of the dead letters that the test's organization has."""
+    """Return the ids of the organization's dead letters: the open ones, the `resolved` ones, or all if it is None."""
     where = DeadFilter(org_id=scene.organization.id, resolved=resolved)
     return {f"dl_{each.id}" for each in await scene.store.repair.dead_letters(where, Page(limit=1000))}
 

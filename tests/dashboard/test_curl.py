@@ -54,7 +54,7 @@ def run(shell: str, command: str, prelude: str = "") -> tuple[list[bytes], bytes
 
 
 def body_of(words: list[bytes], piped: bytes) -> bytes:
-    """Return the request body that curl would send for these arguments."""
+    """Return the request body that curl would send for the arguments `words` and the input `piped`."""
     *_, option, value = words
     if option == b"--data-binary":
         assert value == b"@-"

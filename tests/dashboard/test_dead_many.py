@@ -57,7 +57,7 @@ async def test_a_dead_letter_that_is_gone_refuses_the_request(operator: Client, 
     form = posting(asked, "/dead-letters/replay")
     await scene.store.repair.replay(DeadFilter(ids=(int(chosen[0][3:]),)))
     assert f"no dead letter '{chosen[0]}'" in alerts((await operator.submit(form)).page(404))
-    assert await left(scene) == {chosen[1]}  # one missing dead letter refuses the whole request
+    assert await left(scene) == {chosen[1]}  # one dead letter is gone, so the server refused the whole request
 
 
 async def test_selected_ones_are_resolved_with_a_note(operator: Client, scene: Scene) -> None:

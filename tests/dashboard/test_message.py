@@ -51,7 +51,7 @@ async def kept(scene: Scene, message_id: str) -> Message:
 
 
 def form_to(page: Node, path: str) -> Node:
-    """Return the form in the main part of the page. The application switcher has a form with the same address."""
+    """Return the form for `path` in the main part of the page. The application switcher has one with the same path."""
     return page.first("main").form(path)
 
 

@@ -23,7 +23,7 @@ from tests.dashboard.test_csrf import ACTION, send
 from tests.dashboard.test_sign_in import RIGHT, let_in
 
 OLD, NEW = "the old secret that has signed everything until now", "the new secret that is to sign from now on"
-# The values of the setting in the steps of the documentation: before the change, and during the rolling restart.
+# For each step of the documentation, the value of HOOKLINE_JWT_SECRET before the step and after it.
 STEPS = {"added": (OLD, f"{OLD},{NEW}"), "signs": (f"{OLD},{NEW}", f"{NEW},{OLD}"), "both": (OLD, f"{NEW},{OLD}")}
 
 

@@ -470,7 +470,7 @@ async def test_one_address_cannot_take_every_place_in_the_queue(
 
 
 def held_passwords(monkeypatch: pytest.MonkeyPatch, held: str) -> tuple[asyncio.Queue[None], threading.Event]:
-    """Make checks of this password report their start and wait until the test releases them."""
+    """Make each check of the password `held` put an item into the queue, and wait until the test sets the event."""
     working: asyncio.Queue[None] = asyncio.Queue()
     loop, done, check = asyncio.get_running_loop(), threading.Event(), passwords.matches
 

@@ -140,7 +140,7 @@ class Shops:
         return Shop(self._url, self._directory / f"shop-{next(self._numbers)}.log")
 
     async def suffer(self, every_fifth: Callable[[], None]) -> None:
-        """Kill one shop after the other at random times. There is nothing to wait for."""
+        """Kill one shop after the other at random times. After every fifth kill, call `every_fifth`."""
         kills = 0
         while len(self.reached("begun")) + len(self.reached("lost")) < TRANSACTIONS or kills < 15:
             place = self._chance.randrange(SHOPS)

@@ -29,7 +29,7 @@ from tests.support.counts import count
 from tests.support.processes import environment, running
 from tests.support.receiver import Behaviour, Received, Receiver
 
-SHOPS, KEYS, TURNS = 3, 2, 20  # number of keys of each shop, and of events of each key
+SHOPS, KEYS, TURNS = 3, 2, 20  # shops, keys of each shop, events of each key
 SEED = 20_261_117
 
 

@@ -172,7 +172,7 @@ async def test_the_clients_address_comes_from_a_trusted_proxy(program: str, tmp_
     async with behind(program, tmp_path, *named) as (noting, port):
         assert b" 200 " in await asked(port, f"GET / HTTP/1.1\r\nhost: a\r\n{invented}\r\n\r\n")
         caller = (await noting.line())["caller"]
-    scheme = "https" if named and program == "nginx" else "http"  # the configuration of each proxy in this test
+    scheme = "https" if named and program == "nginx" else "http"  # only nginx is configured to say https
     assert caller == ["127.0.0.2" if named else "127.0.0.1", scheme]
 
 

@@ -33,8 +33,8 @@ async def test_killed_before_the_effect_it_runs_again_after_the_lease_once(keys:
 async def test_killed_after_the_effect_only_an_inbox_knows_of_it(
     keys: str, tmp_path: Path, with_inbox: bool, effects: int
 ) -> None:
-    """The second row shows the gap that docs/explanation/guarantees.md describes: nobody knows what the killed process
-    did."""
+    """Without an inbox there are two effects, because nobody knows what the killed process did.
+    docs/explanation/guarantees.md describes this gap."""
     with Receiving(settings(keys, tmp_path, lease=LEASE, inbox=with_inbox), tmp_path) as receiving:
         await receiving.start()
         receiving.open("effect")

@@ -68,7 +68,8 @@ async def endpoints(store: Store, url: str) -> int:
 
 
 async def all_at_work(store: Store, app_no: int, receiver: Receiver, count: int) -> int:
-    """Fill the slow lane until every worker holds as many of its slots as a new lane may. Return the number of requests."""
+    """Send messages to the slow endpoint, until each of the `count` workers has as many requests in flight as it may
+    have to a new endpoint. Return the number of requests."""
     answered = threading.Event()
     receiver.behave(Behaviour(answer_when=answered), path="/slow")
     await store.pipeline.ingest(factory.new_messages(app_no, count * START, event_type="slow"))

@@ -36,7 +36,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 def once_per_connection(end: Behaviour) -> Answer:
-    """Answer the first request of each connection, and end the connection at the second."""
+    """Answer the first request of each connection, and end the connection with `end` at the second."""
     used: set[int] = set()
 
     def answer(received: Received) -> Behaviour:
@@ -136,7 +136,7 @@ async def test_the_limits_and_the_order_of_an_endpoint_hold(
 
 
 async def test_the_delivery_keeps_its_place_in_the_lane(scene: Scene, receiver: Receiver) -> None:
-    """At the end of a long lane, the second request would come much later than at once."""
+    """If the delivery moved to the end of the lane, its second request would wait for all others in the lane."""
     await scene.endpoint(url=receiver.url, concurrency=1)
     async with working(scene.store):
         await sent_one_by_one(scene, 1)

@@ -67,7 +67,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("body", [b"", b"5\r\nhello\r\n"])
 def test_a_chunk_extension_without_end(receiver: Receiver, sending: Sending, body: bytes) -> None:
-    """A chunk extension is neither head nor body, so no size limit of these counts it."""
+    """A chunk extension is neither head nor body, so neither size limit counts it."""
     head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
     receiver.behave(Behaviour(first=head + body + b"5;", endless=b"a" * 10_000))
     sent = sending.one(receiver.url)

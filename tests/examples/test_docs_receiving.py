@@ -282,14 +282,15 @@ Framework = Callable[[Callable[..., Any]], Any]
 
 
 def _cell(framework: str) -> str:
-    """Return the expression that the table gives for the raw body."""
+    """Return the expression for the raw body from the table of frameworks in the guide."""
     rows = re.findall(r"^\| ([^|]+) \| (.+?) \| .*\|$", section(RECEIVE, "Use the raw body"), re.MULTILINE)
     (cell,) = [cell for names, cell in rows if framework in names.split(", ")]
     return " ".join(re.sub(r"`([^`]+)` if `([^`]+)`, else `([^`]+)`", r"\1 if \2 else \3", cell).strip("`").split())
 
 
 def _handler(framework: str, given: str = "request") -> Any:
-    """Return a function that evaluates the table's expression and verifies the resulting bytes."""
+    """Return a handler for requests of this framework. It reads the raw body with the expression from the guide's table
+    of frameworks, and verifies the signature of these bytes. `given` is the name of its argument in the expression."""
     expression = _cell(framework)
     source = f"{'async ' if 'await' in expression else ''}def handler({given}): return verify({given}, {expression})"
     names: dict[str, Any] = {"verify": _verify, "base64": base64}

@@ -75,7 +75,7 @@ def _hookline(scene: Scene, *arguments: str) -> None:
 
 
 async def _set_aside(url: str, name: str) -> None:
-    """Rename the database `postgres`, to which the shop may be connected, and create an empty one with that name."""
+    """Rename the database `postgres` to `name`, even if the shop is connected to it, and create a new `postgres`."""
     db = await asyncpg.connect(url)
     try:
         await db.execute("ALTER DATABASE postgres ALLOW_CONNECTIONS false")

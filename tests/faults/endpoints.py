@@ -211,7 +211,7 @@ def _arrival(one: Received) -> Arrival:
 
 
 def publish_to_hostile(scene: Scene) -> None:
-    """Send a message to every hostile endpoint: in the application of the healthy one, and in another one."""
+    """Send a message to every hostile endpoint of `APP`, which also has healthy endpoints, and of `OTHER`."""
     first = not scene.published
     if first:
         _subscribe(scene, dict.fromkeys((APP, OTHER), scene.hostile))

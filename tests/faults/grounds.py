@@ -252,7 +252,7 @@ def _faketime(hand: Path) -> dict[str, str]:
 
 
 def _turn(hand: Path, seconds: int) -> None:
-    """Replace the file, so that nobody reads half of it."""
+    """Write `seconds` into the file `hand`. The file is replaced, so that no process reads half of it."""
     new = hand.with_suffix(".new")
     new.write_text(f"{seconds:+d}")
     new.replace(hand)

@@ -89,7 +89,7 @@ class Fault(Struct, frozen=True, kw_only=True):
 
 
 class Restore(Struct, frozen=True, kw_only=True):
-    """A backup that was restored. What was acknowledged between the two times may be gone."""
+    """A backup that was restored. What was acknowledged between `since` and `until` may be gone."""
 
     since: float  # before the backup began
     until: float  # after the restored database was in use
@@ -172,14 +172,14 @@ class _Index:
         self._ends = [one.end + SETTLE for one in self.faults]
 
     def fault_between(self, start: float, end: float) -> str | None:
-        """Return the kind of a fault that was active, or had just ended, between the two times."""
+        """Return the kind of a fault that was active, or had just ended, between `start` and `end`."""
         for fault in self.faults[bisect_left(self._ends, start) :]:
             if fault.start <= end:
                 return fault.kind
         return None
 
     def restored(self, start: float, end: float) -> bool:
-        """Return whether a restored backup may lack events that were acknowledged between the two times."""
+        """Return whether a restored backup may lack events that were acknowledged between `start` and `end`."""
         return any(one.since <= end and start <= one.until for one in self.history.restores)
 
 
@@ -269,8 +269,8 @@ def _copies(index: _Index, causes: Counter[str]) -> Iterator[Violation]:
 
 
 def _cause_of_copy(index: _Index, delivery: Delivery, first: Arrival, second: Arrival) -> str | None:
-    """Return why an accepted message was sent again. Two requests have one number if the first was not recorded, so an
-    attempt that was recorded with a failure may be the record of the second one."""
+    """Return why an accepted message was sent again. If the request `first` was not recorded, `second` has the same
+    attempt number, so a failure that was recorded with this number may belong to `second`."""
     earlier = min(first.number, second.number)  # a request that timed out may arrive after the next one
     recorded = next((one for one in index.attempts.get(delivery.id, []) if one.number == earlier), None)
     # A restored database counts attempts again, so its attempt with this number may be another one.

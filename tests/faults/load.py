@@ -135,8 +135,8 @@ class Load:
                 self._events.append(event.told(ids, began, at))
 
     def _singles(self, client: Client, name: str, count: int) -> None:
-        """Post one by one. Every fifth event has no idempotency key, unless it has an ordering key. It is not repeated.
-        Every seventh event is posted twice, if it has an idempotency key."""
+        """Post events one by one. Every fifth event has no idempotency key, unless it has an ordering key. A request
+        without an idempotency key is not repeated. Every seventh event with such a key is posted twice."""
         events = _events(name, keyed_every=3, keys=5)
         for turn in self._turns(count):
             event = next(events)
@@ -280,7 +280,7 @@ class _Shop:
 
 
 def _order(order: str, step: str, at: float, committed: bool) -> Published:
-    """Return what is known of an order. The shop has ended, so an order that is not in its table was rolled back."""
+    """Return what is known of an order. The shop has ended, so an order that is not `committed` was rolled back."""
     told = Told.ACKNOWLEDGED if step == "committed" or committed else Told.ROLLED_BACK
     body = json.dumps({"order": order}, separators=(",", ":")).encode()
     return Published(digest=digest(body), part=SHOP, told=told, at=at, began=at)

@@ -96,7 +96,7 @@ def _causes(counts: Mapping[str, int]) -> str:
 
 
 def write(rows: Sequence[Row], pictures: Mapping[str, str]) -> None:
-    """Replace the figures of these drills, keep those of the others, and write the table of the page again."""
+    """Replace the figures of the drills in `rows`, keep those of other drills, and rewrite the table of `PAGE`."""
     FIGURES.parent.mkdir(exist_ok=True)
     kept = {one.key: one for one in read()} | {one.key: one for one in rows}
     ordered = sorted(kept.values(), key=_place)
@@ -116,7 +116,7 @@ def _place(one: Row) -> tuple[int, str]:
 
 
 def with_table(page: str, rows: Sequence[Row]) -> str:
-    """Return the page with a new table between its two marks."""
+    """Return the page with a new table of `rows` between the marks `BEGIN` and `END`."""
     text = f"{BEGIN}\n{markdown(rows)}\n{END}"
     return re.sub(f"{BEGIN}.*{END}", lambda _: text, page, flags=re.DOTALL)
 

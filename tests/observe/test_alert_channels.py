@@ -48,7 +48,7 @@ async def outbox(scene: Scene) -> list[Row]:
 
 
 async def an_alert(scene: Scene, channels: Channels, guard: Guard = LOOPBACK) -> Fleet:
-    """Create a fleet in which the alert for dead letters fires: there are two, and the limit is one."""
+    """Create a fleet in which the alert for dead letters fires: there are two dead letters, and the limit is one."""
     fleet = Fleet(scene, only(dead_letters=1), channels, guard=guard)
     await scene.endpoint()
     await fleet.attempt(2, factory.dead)

@@ -31,7 +31,7 @@ from tests.support.serving import Served, serving
 
 
 class Asked:
-    """A fake store with the given versions that counts the queries."""
+    """A fake store that returns one of `versions` for each query, or raises it, and counts the queries."""
 
     writable = True
 
@@ -136,7 +136,8 @@ async def test_readiness_follows_a_database_that_stops_and_starts(tmp_path: Path
 
 
 async def becomes(client: Client, status: int, word: str = "") -> None:
-    """Poll until `/health/ready` answers like this. The process checks once a second, and there is no event for it."""
+    """Poll until `/health/ready` answers with `status` and a body that contains `word`. The process checks its
+    state once a second and sends no event."""
     async with asyncio.timeout(60):
         while True:
             answer = await client.get("/health/ready")
@@ -258,7 +259,7 @@ async def refusing_writes(url: str) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def database_on(engine: str, disk: Path) -> AsyncIterator[str]:
-    """A new database whose files are on this disk. PostgreSQL's write-ahead log is on another one."""
+    """A new database whose files are on `disk`. PostgreSQL's write-ahead log is on another disk."""
     if engine == "sqlite":
         yield f"sqlite:///{disk}/hookline.db"
         return

@@ -49,7 +49,7 @@ SECRETS = {
 
 
 def answers(request: Received) -> Behaviour:
-    """Answer each request by its order number."""
+    """Choose the answer by the order number in the body of the request."""
     order = msgspec.json.decode(request.body)["order"]
     moved = {"location": f"https://{SECRETS['user']}:x@elsewhere.example/hooks?token={SECRETS['location']}"}
     return {

@@ -35,7 +35,7 @@ async def publish(scene: Scene, app: str) -> None:
 
 
 async def counted(measured: Measured, name: str, wanted: float, **labels: str) -> Scrape:
-    """Poll until the metric has this value. Counting happens shortly after recording."""
+    """Poll until the metric `name` has the value `wanted`. Counting happens shortly after recording."""
     async with asyncio.timeout(60):
         while (found := await measured.scrape()).samples.get((name, frozenset(labels.items()))) != wanted:
             await asyncio.sleep(0.01)  # another task counts, so there is no event to await

@@ -195,7 +195,7 @@ async def test_work_of_a_pulse_that_could_not_be_stored_is_in_the_next_one(scene
 
 
 async def age_pulses(scene: Scene, *, seconds: int) -> None:
-    """Change the pulses as if they had been written that many seconds ago."""
+    """Change the pulses as if they had been written `seconds` earlier."""
     if scene.store.engine == "sqlite":
         await scene.raw.execute(f"UPDATE pulse SET at = at - {seconds * 10**6}")
     else:

@@ -253,7 +253,7 @@ async def test_an_attempt_with_a_lost_lease_does_not_end_the_delivery_span(
 
 @pytest.mark.parametrize("ill", [False, True])
 async def test_the_report_lists_the_attempts_with_a_lost_lease(scene: Scene, ill: bool) -> None:
-    """The test covers both ways in which PostgreSQL records outcomes."""
+    """PostgreSQL records outcomes of healthy and of unhealthy (`ill`) lanes in two ways. The test covers both."""
     endpoint = await scene.endpoint()
     if ill:
         await scene.send()

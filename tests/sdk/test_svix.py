@@ -39,7 +39,7 @@ WITHOUT_METHOD: set[Request] = {
 class Sdk(Struct, frozen=True, kw_only=True):
     interpreter: Path
     script: Path
-    version: str  # prefix of the path
+    version: str  # prefix of the version that the script reports
     env: dict[str, str] = {}
 
 
@@ -97,7 +97,7 @@ def _without_proxies() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
 
 
-# ── what they can send ──
+# ── what the SDKs can send ──
 
 
 class Sendable(Struct, frozen=True, kw_only=True):
@@ -117,7 +117,7 @@ RENAMED = {
 
 @pytest.mark.parametrize("name", ["python-1", "python-2"])
 def test_every_field_and_parameter_that_an_sdk_can_send_is_known_by_its_name(name: str) -> None:
-    """Each is supported, or refused as not supported. None is refused as an unknown name."""
+    """Hookline supports each field and parameter, or refuses it as not supported, but never as an unknown name."""
     command = [str(SDKS[name].interpreter), str(HERE / "python" / "fields.py")]
     done = subprocess.run(command, env=_without_proxies(), capture_output=True, timeout=PATIENCE, check=True)
     sendable = msgspec.json.decode(done.stdout, type=Sendable)

@@ -1,4 +1,4 @@
-"""What a process does before it starts to work: its checks, and what follows if the database goes away just then."""
+"""What a process does before it starts to work: its checks, and its retries if the database becomes unavailable."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_host_that_cannot_be_resolved_is_a_clear_error(host: str) -> None:
 
 
 class CuttingProxy:
-    """A proxy in front of PostgreSQL. It closes the first connections on which a certain statement is sent."""
+    """A proxy in front of PostgreSQL. It closes the first `cuts` connections on which `statement` is sent."""
 
     def __init__(self, statement: str, cuts: int) -> None:
         self._marker = statement.encode()

@@ -58,7 +58,7 @@ class Action(Struct, frozen=True, kw_only=True):
     name: str  # the name of the action in the audit log
     services: tuple[
         str, ...
-    ] = ()  # the functions of `hookline/services` that perform it, such as `endpoint_state.pause`
+    ] = ()  # the functions of `hookline/services` that perform the action, such as `endpoint_state.pause`
     api: str | None = None  # the path of the POST request to the API
     form: str | None = None  # the path of the POST request to the dashboard
     command: str | None = None

@@ -277,7 +277,7 @@ async def test_every_channel_writes_the_same_audit_entry(
 ) -> None:
     """Each channel performs the action and writes the same action name to the audit log.
 
-    This also proves that the refusals above do not come from a wrong path.
+    This also proves that the refusals in the other tests do not come from a wrong path.
     """
     world = await World.made(scene, cli, address, enter)
     answer = await world.ask(channel, action)

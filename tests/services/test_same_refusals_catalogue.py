@@ -58,8 +58,8 @@ class Row(Action, frozen=True, kw_only=True):
 
     method: str = "POST"
     body: Callable[[Mapping[str, str]], object] | None = None
-    whole: bool = False  # True: a token of one application must not call it
-    noted: bool = True  # False: the audit log has no entry for it (publishing)
+    whole: bool = False  # True: a token of one application must not perform the action
+    noted: bool = True  # False: the audit log has no entry for the action (publishing)
     also: tuple[str, ...] = ()  # further audit entries of the command, which does more than the API
     only_bad: bool = False  # True: test only bad inputs, because no input is good or the command does not end
 
@@ -627,7 +627,7 @@ async def test_every_channel_writes_the_same_audit_entry(
 ) -> None:
     """Each channel performs the action and writes the same action name to the audit log.
 
-    This also proves that the refusals above do not come from a wrong path.
+    This also proves that the refusals in the other tests do not come from a wrong path.
     """
     if channel not in channels(action) or action.only_bad:
         pytest.skip("this channel does not have it, or nothing about it is good")

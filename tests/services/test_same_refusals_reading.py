@@ -27,13 +27,13 @@ from tests.support.services import add_key
 class View(Struct, frozen=True, kw_only=True):
     """One object that can be shown: the request that each channel sends."""
 
-    services: tuple[str, ...]  # the functions of `hookline/services` that find it
-    kind: str  # its kind, as error messages name it
-    value: str  # the name of the value in `World.values` that holds its id
+    services: tuple[str, ...]  # the functions of `hookline/services` that find the object
+    kind: str  # the kind of the object, as error messages name it
+    value: str  # the name of the value in `World.values` that holds the object's id
     api: str | None = None  # the path of the GET request to the API
     page: str | None = None  # the path of the page of the dashboard
     command: str | None = None
-    whole: bool = False  # True: a token of one application must not read it
+    whole: bool = False  # True: a token of one application must not read the object
 
 
 VIEWS = (
@@ -183,7 +183,7 @@ async def test_what_belongs_to_others(
 
 @each_view
 async def test_what_exists(view: View, scene: Scene, cli: Cli, address: str, enter: Enter) -> None:
-    """The refusals above do not come from a wrong path: with the right id, each channel shows the object."""
+    """With the right id, each channel shows the object. So no wrong path causes the refusals in the other tests."""
     world = await Shown.made(scene, cli, address, enter)
     for channel in channels(view):
         answer = await world.show(channel, view, {})

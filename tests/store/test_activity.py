@@ -37,7 +37,7 @@ def total(found: list[Activity]) -> Numbers:
 
 
 async def move(raw: Raw, grain: int, seconds: int) -> None:
-    """Move activity into the past by this many seconds."""
+    """Move the stored activity of one `grain` into the past by `seconds`."""
     by = timedelta(seconds=seconds) if raw.engine == "postgres" else seconds * 10**6
     kind = "::interval" if raw.engine == "postgres" else ""
     for table in ("activity", "org_activity"):
@@ -45,7 +45,7 @@ async def move(raw: Raw, grain: int, seconds: int) -> None:
 
 
 async def by_endpoint(store: Store, since: datetime, grain: int, *nos: tuple[int, int]) -> dict[int, list[Activity]]:
-    """Return the activity of each endpoint in steps of one grain."""
+    """Return the activity of each endpoint in steps of one grain. `nos`: application and endpoint numbers."""
     first = since.replace(minute=0, second=0, microsecond=0)
     return await store.monitoring.endpoint_activity(nos, since, grain=grain, first=first, step=timedelta(seconds=grain))
 

@@ -49,7 +49,7 @@ async def slowed(scene: Scene) -> None:
 
 
 async def start_for(scene: Scene, times: int, seconds: float = 1) -> list[LeasedDelivery]:
-    """Return the jobs that start while this many seconds pass, repeated this many times."""
+    """Let `seconds` pass and claim all due deliveries, `times` times. Return all claimed deliveries."""
     jobs: list[LeasedDelivery] = []
     for _ in range(times):
         await scene.age(seconds)

@@ -31,7 +31,7 @@ async def claimers(scene: Scene, engine: str, options: StoreOptions, open_store_
 
 
 async def claims(claimers: Sequence[Store], count: int = CLAIMERS) -> list[LeasedDelivery]:
-    """Run this many concurrent claims, spread over all stores, and return their jobs."""
+    """Run `count` concurrent claims, spread over all stores, and return their jobs."""
     turns = itertools.islice(itertools.cycle(claimers), count)
     batches = await asyncio.gather(*(store.pipeline.claim(50, SlotBudgets(lane_limit=50)) for store in turns))
     return [job for batch in batches for job in batch.jobs]

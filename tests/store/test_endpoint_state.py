@@ -139,7 +139,7 @@ async def test_a_probe_in_flight_has_no_effect_after_a_close(scene: Scene) -> No
     assert (lane.circuit, lane.failures, lane.in_flight) == (Circuit.RECOVERING, 0, 0)
 
 
-# ── both ──
+# ── open and close ──
 
 
 async def test_an_unknown_or_deleted_endpoint_is_not_found(scene: Scene) -> None:

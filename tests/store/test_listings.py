@@ -163,7 +163,7 @@ async def test_messages_are_found_by_id_only_in_their_application(scene: Scene) 
 
 
 async def mixed_attempts(scene: Scene, endpoint: Endpoint) -> dict[str, str]:
-    """Create one attempt of each kind at the endpoint. Return its kind by its id."""
+    """Create one attempt of each kind at the endpoint. Return the kinds by attempt id."""
     await scene.ingest(
         [
             factory.new_message(

@@ -41,7 +41,7 @@ async def first(scene: Scene, where: MessageSearch) -> list[FoundMessage]:
 
 @pytest.fixture(params=["app", "few", "all"])
 async def way(request: pytest.FixtureRequest, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> int | None:
-    """The application to search in, for each of the three kinds of query."""
+    """The application to search in, or None for all. In the case `few`, the first of the two scans reads one row."""
     await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     if request.param == "few":
         monkeypatch.setattr(found, "FIRST", 1)

@@ -58,7 +58,7 @@ async def test_processes_that_start_together_migrate_once(empty: list[Store], en
 
 
 def install(monkeypatch: pytest.MonkeyPatch, engine: str, *later: str) -> None:
-    """Simulate a release that has these additional migrations."""
+    """Simulate a release that has the additional migrations `later`."""
     more = {SCHEMA_VERSION + place: text for place, text in enumerate(later, 1)}
     if engine == "postgres":
         known = dict(schema.migrations())

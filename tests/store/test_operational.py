@@ -58,7 +58,7 @@ def who(scene: Scene, endpoint: Endpoint) -> dict[str, Any]:
 
 
 async def fail(scene: Scene, times: int, **fields: Any) -> LeasedDelivery:
-    """Claim the only delivery and let it fail this many times, then claim it again. The failures do not count against
+    """Claim the only delivery and let it fail `times` times, then claim it again. The failures do not count against
     health."""
     for _ in range(times):
         (job,) = await scene.claim_all()

@@ -1,4 +1,4 @@
-"""An operator resets a circuit, and changes of an endpoint that is no longer at the expected revision."""
+"""Resets of a circuit by an operator, and changes of an endpoint that is no longer at the expected revision."""
 
 from __future__ import annotations
 

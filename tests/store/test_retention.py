@@ -28,7 +28,7 @@ async def retire(store: Store) -> int:
 
 
 async def settle(scene: Scene, how: str) -> str:
-    """Create a message whose only delivery ended like this."""
+    """Create a message whose only delivery is in the state `how`."""
     (message,) = await scene.send()
     if how == "open":
         return message

@@ -168,7 +168,7 @@ def test_statistics_are_complete_only_if_every_figure_is_below_the_limit() -> No
     ]
     for given in full:
         assert not stats_from(given).complete
-    # the two counts are not atomic, and the difference is never negative
+    # Attempts and failures are counted one after the other. `delivered`, their difference, is never negative.
     assert stats_from({"stats_failed": [(3, 2)]}).delivered == 0
 
 

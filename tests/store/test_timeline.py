@@ -19,7 +19,7 @@ K = LaneEventKind
 
 
 async def happen(scene: Scene, endpoint: Endpoint, *kinds: LaneEventKind, apart: float = 60.0) -> list[datetime]:
-    """Write events of these kinds one after the other, the last one now. Return their times."""
+    """Write one event of each of `kinds`, `apart` seconds after each other, the last one now. Return their times."""
     now = await scene.store.now()
     instants = [now - timedelta(seconds=apart * n) for n in reversed(range(len(kinds)))]
     for at, kind in zip(instants, kinds, strict=True):

@@ -26,7 +26,7 @@ SLACK = 60.0  # seconds that a busy machine may take
 
 
 async def turn_back(scene: Scene, seconds: float = HOUR, *, by: Store | None = None, batch: int = 1000) -> float:
-    """Set the clock back, and let the sweep notice. Return by how much it moved the times."""
+    """Set the clock back by `seconds`, and sweep. Return by how many seconds the sweep moved the stored times."""
     await scene.store.upkeep.sweep_clock()
     await scene.age(-seconds)
     return await follow(by or scene.store, batch)
@@ -272,7 +272,8 @@ async def test_a_clock_that_is_ahead_for_a_moment_between_two_looks_holds_nothin
 async def test_retention_deletes_nothing_for_a_day_after_the_clock_jumped(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, step: float
 ) -> None:
-    """The clock of the server cannot be set here, so the clock that it is compared with is set the other way."""
+    """Retention compares the clock of the server with that of this process. The test cannot set the clock of the
+    server, so it sets the other clock in the opposite direction."""
     await scene.store.upkeep.retire()
     await scene.endpoint()
     await scene.send()

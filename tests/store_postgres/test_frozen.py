@@ -146,7 +146,7 @@ async def test_the_server_ends_a_statement_that_its_caller_gave_up(own: Store, s
 
 @asynccontextmanager
 async def locked_organizations(server: PostgresServer) -> AsyncIterator[Callable[[int], Awaitable[None]]]:
-    """Lock a table. Yield a function that waits until so many statements wait for a lock."""
+    """Lock a table. Yield a function that waits until the given number of statements wait for a lock."""
     locking, watching = [await asyncpg.connect(server.url("postgres")) for _ in range(2)]
 
     async def waiting(count: int) -> None:

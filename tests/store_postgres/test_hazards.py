@@ -59,7 +59,7 @@ async def test_recorders_of_the_same_lanes_lock_them_in_one_order(
 
 
 async def until(scene: Scene, statement: str, count: int) -> None:
-    """Poll until this many rows are found. There is no event for a session that begins to wait, or ends."""
+    """Poll until `statement` finds `count` rows. There is no event for a session that begins to wait, or ends."""
     async with asyncio.timeout(60):
         while len(await scene.raw.rows(statement)) != count:
             pass
@@ -177,7 +177,7 @@ async def test_a_delivery_that_commits_late_is_claimed(scene: Scene, other: RawP
     await scene.raw.execute("UPDATE wake SET at = at - interval '10 s'")
     assert (await scene.store.pipeline.relay(5)).relayed == 1
     await scene.raw.execute("UPDATE wake SET at = at - interval '10 s'")
-    async with asyncio.timeout(60):  # the next full scan finds it; a scan that took long delays the next one
+    async with asyncio.timeout(60):  # the next full scan finds the token; a slow scan delays the one after it
         while not (late := await scene.claim_all()):
             pass
     assert len(late) == 1

@@ -242,7 +242,7 @@ class Line:
 
     def __init__(self) -> None:
         self.deaf = False  # drop the next response and its connection
-        self.after = 0  # drop the response with this number too; 0 for none
+        self.after = 0  # also drop the response with this number, counted from now; 0: none
         self.broken = False  # accept no new connections
         self.cut = 0
         self.frozen = asyncio.Event()  # set while a response is delayed

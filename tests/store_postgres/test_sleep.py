@@ -41,7 +41,7 @@ async def holders(scene: Scene) -> list[int]:
 
 
 async def held_by(scene: Scene, count: int) -> None:
-    """Poll until this many sessions hold the lock of sleepers. PostgreSQL has no event for its release."""
+    """Poll until `count` sessions hold the lock of sleepers. PostgreSQL has no event for its release."""
     async with asyncio.timeout(SOON):
         while len(await holders(scene)) != count:
             pass

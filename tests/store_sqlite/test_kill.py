@@ -41,7 +41,7 @@ async def test_acknowledged_messages_survive_a_kill_of_the_process(scene: Scene,
 
 
 async def killed_after(lines: int, url: str, app_no: int) -> set[str]:
-    """Kill a child process once it has acknowledged this many batches. Return the ids that it had acknowledged."""
+    """Kill a child process once it has acknowledged `lines` batches. Return the ids that it had acknowledged."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", CHILD, url, str(app_no), stdout=asyncio.subprocess.PIPE
     )

@@ -63,12 +63,12 @@ class Fleet:
         self.watch = Watch(self.store, settings, random.Random(1))
 
     async def attempt(self, count: int, outcome: Outcome, **fields: Any) -> list[Result]:
-        """Send messages, claim them and record this outcome for each; the tally counts them as a worker would."""
+        """Send `count` messages, claim them and record `outcome` for each. The tally counts the attempts."""
         await self.scene.send(count)
         return await self.work(outcome, **fields)
 
     async def work(self, outcome: Outcome, limit: int | None = None, **fields: Any) -> list[Result]:
-        """Claim the deliveries that are due and record this outcome for each."""
+        """Claim the deliveries that are due and record `outcome` for each."""
         jobs = await self.scene.claim_all() if limit is None else await self.scene.claim(limit)
         results = [_ended(outcome(job), **fields) for job in jobs]
         if results:
@@ -87,7 +87,7 @@ class Fleet:
         await self.watch.check()
 
     async def check_for(self, seconds: float) -> None:
-        """Check the rules as often as a process does in this many seconds."""
+        """Check the rules as often as a process does in `seconds`."""
         for _ in range(round(seconds / EVERY)):
             await self.check()
 

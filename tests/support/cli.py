@@ -42,7 +42,7 @@ class Done:
         return msgspec.json.decode(self.out)
 
     def refused(self, code: int, *words: str) -> None:
-        """Expect exactly one line on standard error, with these words, and nothing on standard output."""
+        """Expect exit code `code`, one line with all `words` on standard error, and nothing on standard output."""
         assert self.code == code, self
         assert self.out == "", self
         assert self.err.startswith("hookline: "), self

@@ -70,7 +70,7 @@ class Collector:
         return [span for request in list(self.receiver.requests) for span in read(request)]
 
     async def wait_for_spans(self, count: int, timeout: float = 60.0) -> list[ReceivedSpan]:
-        """Wait until this many spans have arrived, and return them ordered by time."""
+        """Wait until `count` spans have arrived, and return them ordered by time."""
         async with asyncio.timeout(timeout):
             # Count the requests before reading them: the next one may arrive in between.
             seen = len(self.receiver.requests)

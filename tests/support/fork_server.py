@@ -148,7 +148,7 @@ def _begin_each(listener: socket.socket) -> bool:
 
 
 def _keep(connection: socket.socket) -> bool:
-    """Start the command, wait for its end and send the exit code."""
+    """Fork, and return True in the child, for the command. The parent waits for the child and sends the exit code."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     head, streams, _, _ = socket.recv_fds(connection, _LENGTH.size, 3)
     (length,) = _LENGTH.unpack(head)

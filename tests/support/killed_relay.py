@@ -86,7 +86,7 @@ def _run(shop: AppFile, hookline: Path, last: int) -> int:
 
 
 async def _relayed(shop: AppFile, hookline: Path, last: int) -> int:
-    """Relay until the newest row is copied, and return how many calls that took."""
+    """Relay until the newest row is copied. Return the number of calls. The process is killed at call `last`."""
     calls = Calls(last)
     threading.setprofile(calls.seen)
     sys.setprofile(calls.seen)
@@ -104,8 +104,8 @@ async def _relayed(shop: AppFile, hookline: Path, last: int) -> int:
 
 
 class Calls:
-    """Count the starts and returns of all functions, in Python and C and in all threads. Kill the process at number
-    `last`."""
+    """Count the starts and returns of all functions, in Python and C and in all threads. Kill the process when
+    the count reaches `last`."""
 
     def __init__(self, last: int) -> None:
         self._last = last

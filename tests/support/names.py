@@ -53,7 +53,7 @@ class NameServer:
         self._zone[name], self._ttl[name] = list(answers), 0
 
     def lose_first(self, name: str, *addresses: str) -> None:
-        """Leave the first question without an answer, as if the packet was lost."""
+        """Leave the first question for `name` without an answer, as if the packet was lost; then give `addresses`."""
         self.answer(name, *addresses)
         self._lost |= {(name, A), (name, AAAA)}
 

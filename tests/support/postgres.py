@@ -126,7 +126,7 @@ def _version(place: Path) -> int | None:
     return int(found[1]) if found else None
 
 
-# ── the user it runs as ───────────────────────────────────────────────────────────────────────────────────────────
+# ── the user of the server ────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Account:

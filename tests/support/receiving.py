@@ -79,7 +79,7 @@ class Receiving:
             (self._directory / step).touch()
 
     def steps(self, name: str) -> list[str]:
-        """Return the events for which the handler reached this step."""
+        """Return the events for which the handler reached the step `name`."""
         with closing(merchant.open_ledger(self._directory)) as ledger:
             return [event for (event,) in ledger.execute("SELECT event FROM step WHERE name = ? ORDER BY no", (name,))]
 

@@ -2,7 +2,7 @@
 
     python -m tests.support.shop URL [SECONDS]
 
-It waits so many seconds after each order. Each line that it prints is one step of one order. It rolls back `lost`
+It waits SECONDS after each order. Each line that it prints is one step of one order. It rolls back `lost`
 orders on purpose.
 """
 

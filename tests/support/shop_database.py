@@ -10,8 +10,8 @@ import asyncpg
 
 from tests.support import factory
 
-# A trigger that ends the session that deletes outbox rows, at the DELETE or at the COMMIT. A sequence counts how
-# often, because a rollback does not reset it.
+# A trigger that ends the session that deletes outbox rows, at the DELETE or at the COMMIT. A sequence counts the ended
+# sessions, because a rollback does not reset it.
 _CRASHES = """
 CREATE SEQUENCE crashes;
 CREATE FUNCTION crash() RETURNS trigger LANGUAGE plpgsql AS $$

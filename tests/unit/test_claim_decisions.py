@@ -170,7 +170,8 @@ def test_applications_in_the_rotation_get_equal_parts_and_nothing_is_left_over(
 def test_rotation_takes_half_and_leaves_some_to_every_application(
     want: int, sizes: list[int], others: int, data: st.DataObject
 ) -> None:
-    """Each application has this many lanes in the rotation. Some lanes have fewer deliveries than their part."""
+    """`sizes` is the number of lanes of each application in the rotation. Some lanes have fewer deliveries than their
+    part."""
     most = max(1, want // 2 // len(sizes))
     sizes = [min(size, most) for size in sizes][: max(1, want // 2)]
     lanes = [lane for app_no, size in enumerate(sizes, 1) for lane in lanes_of(app_no, size)]
@@ -369,7 +370,8 @@ def test_lanes_of_an_application_keep_to_its_rate_and_use_it(lanes: int, rate: f
 
 
 def test_each_start_wakes_the_one_lane_whose_turn_it_is() -> None:
-    """A thousand lanes wait. Not all of them wake at every start (10,000 reads a second), and none is forgotten."""
+    """A thousand lanes wait. If all of them woke at every start, claims would read 10,000 lanes a second. None is
+    forgotten."""
     town = RatedApplication(1000, 10)
     town.run(200)
     assert town.looks <= 1000 + 300 * 200

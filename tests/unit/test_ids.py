@@ -57,7 +57,7 @@ def test_the_package_reads_our_id_as_the_same_instant(prefix: str, at: datetime)
 def test_the_same_instant_and_chance_give_the_same_text(at: datetime, tail: bytes) -> None:
     whole = at.replace(microsecond=at.microsecond // 1_000 * 1_000)
     made = ids.mint("", whole, Loaded(tail))
-    # far from the rounding error of floats
+    # 300 µs after the millisecond, so that the rounding of floats does not change the result
     theirs = KsuidMs(datetime=whole + timedelta(microseconds=300), payload=tail)
     assert made == str(theirs)
 

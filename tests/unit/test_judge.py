@@ -567,7 +567,7 @@ def test_gone_is_410_and_nothing_else(case):
 
 @given(case=cases)
 def test_a_delivery_that_always_fails_ends(case):
-    """The exception is a delivery whose attempts are all probes: the sweep ends those with the time budget."""
+    """The exception is a delivery whose attempts are all probes: the sweep ends it when its time budget is over."""
     sent, job, policy, chance = case
     job, now = replace(job, probe=False), NOW
     for _ in range(policy.max_attempts + MAX_UNCOUNTED + 1):

@@ -188,8 +188,8 @@ def most_in_a_second(starts: list[datetime]) -> int:
 
 
 def paced(rate: float, wants: list[int], gaps: list[float], seconds: float) -> list[datetime]:
-    """Return the starts of a lane. Its claims come when the lane said, or later by the gaps, and take what they want of
-    its quota."""
+    """Return the starts of a lane. Each claim comes at the time that the lane reported plus one of `gaps`, and takes
+    one of `wants` or the whole quota, whichever is less."""
     now, tat, starts, turn = BEGIN, None, [], 0
     while now < ahead(seconds):
         quota, next_at = gcra(tat, now, rate)
@@ -253,7 +253,7 @@ def test_a_rate_that_was_raised_or_a_clock_that_fell_does_not_hold_the_lane_for_
 
 
 def test_a_claim_that_began_before_another_gets_no_more_than_is_left():
-    """The clock of its transaction is behind the clock of the transaction that it waited for."""
+    """The clock of the claim's transaction is behind the clock of the transaction that the claim waited for."""
     for rate in (0.5, 20.0, 300.0):
         full = advance(None, BEGIN, rate, max(1, int(burst(rate))))
         assert gcra(full, ahead(-0.9), rate)[0] == 0

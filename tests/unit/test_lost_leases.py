@@ -69,7 +69,8 @@ def test_the_wait_ends_however_often_the_database_fails(history: list[tuple[floa
     if available_since(periods, periods[0].began) >= GRACE + 1e-6:
         assert wait is not None
         recent = [period for period in periods if period.began > now - wait]
-        assert available_since(recent, now - wait) <= GRACE  # no longer than necessary, to the beginning of a period
+        # `wait` begins with a period and is no longer than necessary: the later periods alone do not exceed GRACE
+        assert available_since(recent, now - wait) <= GRACE
 
 
 async def test_short_periods_are_joined_and_still_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,4 +86,4 @@ async def test_short_periods_are_joined_and_still_count(monkeypatch: pytest.Monk
     assert len(seen._periods) <= 30  # the database was available for 30 seconds in all
     wait = seen.lease_overdue(10.0)
     assert wait is not None
-    assert 500 < wait < 600  # the seconds in which it was available for 10 seconds
+    assert 500 < wait < 600  # the database was available for 10 seconds of this time

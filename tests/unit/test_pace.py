@@ -139,7 +139,7 @@ def test_the_pace_doubles_until_a_refused_rate_is_known():
         None,
         None,
         None,
-    ]  # a recovery ends at 64 * 8; 4 times that is well above
+    ]  # a recovery ends at 64 * 8 a second; at 4 times that rate the lane needs no pace
 
 
 def test_the_pace_rises_half_way_to_the_refused_rate_and_then_slowly_beyond():
@@ -217,13 +217,13 @@ class Limiter(ABC):
     def takes(self, at: float) -> bool: ...
 
     def back_at(self, at: float) -> datetime | None:
-        """The seconds that a Retry-After header gives."""
+        """Return the time that a Retry-After header names, or None without such a header."""
         return None
 
 
 @dataclass
 class Bucket(Limiter):
-    """An endpoint that accepts this many requests a second, and a burst of as many at once."""
+    """An endpoint that accepts `rate` requests a second, and `burst` of them at once."""
 
     rate: float
     burst: float
@@ -243,11 +243,11 @@ class Bucket(Limiter):
 
 @dataclass
 class Minute(Limiter):
-    """An endpoint that accepts this many requests in each span of the clock and refuses all others."""
+    """An endpoint that accepts `most` requests in each `span` seconds of the clock and refuses all others."""
 
     most: int
     span: float
-    tells: bool = False  # whether it sends Retry-After
+    tells: bool = False  # whether the endpoint sends Retry-After
     seen: Counter[int] = field(default_factory=Counter)
 
     def takes(self, at: float) -> bool:
@@ -268,7 +268,7 @@ class Endless:
     policy: CircuitPolicy = field(default_factory=CircuitPolicy)
     lane: Lane = field(default_factory=a_lane)
     now: datetime = BEGIN
-    good: Counter[int] = field(default_factory=Counter)  # by second
+    good: Counter[int] = field(default_factory=Counter)  # accepted requests by second
     refused: Counter[int] = field(default_factory=Counter)
     kinds: list[LaneEventKind] = field(default_factory=list)
     chance: random.Random = field(default_factory=lambda: random.Random(11))
@@ -325,7 +325,7 @@ class Endless:
 
 @dataclass
 class Few(Limiter):
-    """An endpoint that accepts this many requests at once."""
+    """An endpoint that accepts `most` requests at once."""
 
     most: int
     world: Endless | None = None

@@ -1,8 +1,8 @@
 """The recovery ramp: an endpoint that is back gets few requests at first, and its backlog is sent soon.
 
 In any of the first ten seconds the endpoint gets at most a fifth of the requests of an unlimited lane. A backlog that
-an unlimited lane would send in 20 s or more is sent within twice that time. Below 8 s both cannot hold: ten seconds at
-a fifth of the speed lose eight.
+an unlimited lane would send in 20 s or more is sent within twice that time. If an unlimited
+lane would need less than 8 s, both goals cannot be met: ten seconds at a fifth of the speed cost eight seconds.
 """
 
 from __future__ import annotations

@@ -532,8 +532,8 @@ async def test_a_wait_ends_regularly_even_if_the_file_times_do_not_change(source
 async def test_a_file_that_was_written_this_moment_is_read_a_moment_later(
     shop: AppFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No process has the file open, so no lock shows that it is being written, and the next write may leave the same
-    times."""
+    """No process has the file open, so no lock shows that it is being written, and the next write may leave the
+    times of the file unchanged."""
     written = clock.from_micros(shop.path.stat().st_mtime_ns // 1000)
     file = SqliteFile(shop.path)
     monkeypatch.setattr(sqlite_file, "wall", lambda: written + timedelta(milliseconds=40))
@@ -554,7 +554,7 @@ async def test_a_file_that_is_written_while_it_is_read_as_it_lies_there_is_read_
 async def test_commits_of_a_killed_application_are_relayed(
     scene: Scene, source: SqliteSource, shop: AppFile, tmp_path: Path
 ) -> None:
-    """The WAL exists and no process has it open; or, in a copy, it has no index."""
+    """The application leaves a WAL that no process has open. The test also relays a copy without the WAL index."""
     with closing(shop.connect()) as conn:
         conn.execute("SELECT * FROM orders").fetchall()
         shop.publish(scene.app.id, 2)

@@ -45,7 +45,7 @@ async def run_publisher(
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdin=pipe, stdout=pipe)
     await enough.wait()
-    output, _ = await process.communicate(b"")  # ends its input
+    output, _ = await process.communicate(b"")  # the publisher ends when its input is closed
     printed: dict[str, Any] = json.loads(output)
     return printed
 

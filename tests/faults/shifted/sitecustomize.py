@@ -1,6 +1,7 @@
 """Shift the wall clock of a Hookline process by the seconds in a file. Python runs this module at its start.
 
-The name of the variable begins with PYTHON, because Hookline passes only such variables on to its sender process.
+The variable PYTHON_DRILL_CLOCK has the path of the file. Its name begins with PYTHON, because Hookline passes only
+such variables on to its sender process.
 """
 
 from __future__ import annotations

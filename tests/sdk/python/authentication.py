@@ -39,7 +39,7 @@ def a_portal_that_only_reads(world: World) -> None:
 
 
 def the_name_that_the_portal_had(world: World) -> None:
-    """Only the older generation of the SDK has this name."""
+    """Only the older generation of the SDK has the method `dashboard_access`."""
     if hasattr(api.Authentication, "dashboard_access"):
         app = world.application()
         access = world.svix.authentication.dashboard_access(app.id)

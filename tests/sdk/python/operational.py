@@ -73,7 +73,7 @@ def changes_are_sent_as_events_and_verified(world: World) -> None:
 
 
 def _events_of(world: World, path: str, app: Any, count: int) -> list[Any]:
-    """Return the events of this application. Other checks may cause events too."""
+    """Wait at `path` for `count` events of `app` and return them. Other checks may cause events too."""
     found: list[Any] = []
     while len(found) < count:
         arrival = world.receiver.next(path)

@@ -56,7 +56,7 @@ class Receiver:
         return f"http://127.0.0.1:{self._server.server_port}{path}"
 
     def answer(self, path: str, *answers: tuple[int, bytes]) -> None:
-        """Set the answers of the next requests, in order. The last answer stays."""
+        """Set the answers to the next requests for `path`, in order. The last answer stays."""
         self._answers[path] = list(answers)
 
     def next(self, path: str) -> Arrival:

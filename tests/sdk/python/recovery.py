@@ -32,7 +32,7 @@ class Outage:
         return self.world.svix.endpoint.get_stats(self.app.id, self.endpoint.id, options)
 
     def recovered(self, count: int) -> None:
-        """All refused messages arrive, and no others."""
+        """Check that all `count` refused messages arrive, and no others."""
         assert self.arrive(count) == sorted(self.refused)
         self._until(lambda stats: (stats.success, stats.fail) == (count + 1, 0))
         assert self.world.receiver.nothing_more(self.path)

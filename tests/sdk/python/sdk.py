@@ -16,7 +16,7 @@ _REQUEST = re.compile(r'method="(\w+)",\s*path="([^"]+)"')
 
 
 def first(owner: Any, *names: str) -> Any:
-    """Return the attribute with the first of these names that this generation of the SDK has."""
+    """Return the attribute of `owner` with the first of `names` that this generation of the SDK has."""
     return getattr(owner, next(name for name in names if hasattr(owner, name)))
 
 

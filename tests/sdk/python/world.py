@@ -28,7 +28,7 @@ class World:
         return api.SvixOptions(server_url=self.server, retry_schedule=[], timeout=PATIENCE)
 
     def fresh(self, stem: str) -> str:
-        """Return a name that nothing else has."""
+        """Return a name that begins with `stem` and that nothing else has."""
         return f"{stem}-{next(self._numbers)}"
 
     def application(self, **fields: Any) -> Any:
@@ -54,7 +54,7 @@ class World:
         return key
 
     def attempts(self, app: Any, message: Any, count: int) -> list[Any]:
-        """Return the attempts of a message, newest first, once there are this many."""
+        """Return the attempts of a message, newest first, once there are `count`."""
 
         def listed() -> list[Any]:
             options = api.MessageAttemptListByMsgOptions(with_content=True)
@@ -68,7 +68,7 @@ class World:
 
 
 def until(look: Callable[[], Any], enough: Callable[[Any], bool]) -> Any:
-    """Ask the server until its answer is sufficient. Another process does the work, so there is no event to wait for."""
+    """Call `look` until `enough` accepts its result. The work is done by another process, which sends no event."""
     deadline = time.monotonic() + PATIENCE
     while not enough(found := look()):
         assert time.monotonic() < deadline, f"still not there: {found!r}"
