@@ -26,7 +26,7 @@ API_KEY = "key_"
 EVENT = "evt_"  # prefix of the id of an event that was published without an id
 
 # A new Svix server uses the same id. So the tokens of a team that moves from Svix name an organization that exists
-# here.
+# in Hookline.
 DEFAULT_ORG = "org_23rb8YdGqMT0qIzpgGwdXfHirMu"
 
 

@@ -138,7 +138,8 @@ def _check_source(file: Path, database: Path, *, force: bool) -> None:
 
 
 def _replaces(written: Path, file: Path, database: Path) -> bool:
-    """Return whether the file that the command will write exists already. Raise `InvalidInput` for unusable paths."""
+    """Return whether `written`, the file that the command will write, exists already. Raise `InvalidInput` for
+    unusable paths."""
     if not written.parent.is_dir():
         raise InvalidInput(f"the directory {written.parent} does not exist")
     if file.exists() and not file.is_file():

@@ -211,8 +211,9 @@ async def _check_clock(store: Store) -> Check:
 def check_skew(since_before: float, since_after: float) -> Check:
     """Check the skew between the database's clock and this machine's clock.
 
-    This machine's clock is read before and after the database's clock. The arguments are the database's time minus each
-    of these two times, in seconds. Without skew, the database's time is between the two times.
+    This machine's clock is read before and after the database's clock. `since_before` and `since_after`
+    are the database's time minus the first and the second reading, in seconds. Without skew, the database's time is
+    between the two readings.
     """
     skew = max(0.0, -since_before, since_after)
     if skew < SKEW_WARN:

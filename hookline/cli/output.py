@@ -166,7 +166,8 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None
 
 
 def _fitting(widths: Sequence[int], room: int) -> list[int]:
-    """Return the columns that fit side by side. The widest are dropped first, but never the first column."""
+    """Return the indexes of the columns that fit side by side in `room` characters. The widest columns are dropped
+    first, but never column 0."""
     kept = list(range(len(widths)))
     while len(kept) > 1 and sum(widths[at] + 2 for at in kept) - 2 > room:
         kept.remove(max(kept[1:], key=lambda at: widths[at]))

@@ -79,7 +79,7 @@ def matching(pattern: str, accepts: str) -> Parser:
 
 
 def _between(lowest: float, highest: float, pattern: str, read: Callable[[str], float], accepts: str) -> Parser:
-    """Return a parser for numbers that match a regular expression and lie in a range."""
+    """Return a parser for numbers from `lowest` to `highest` whose text matches the regular expression `pattern`."""
 
     def parse(text: str) -> float:
         value = read(text) if re.fullmatch(pattern, text, re.A) else math.nan

@@ -45,7 +45,7 @@ def _check_outbox_url(url: str) -> None:
 
 
 def same_database(one: str, other: str) -> bool:
-    """Return whether two URLs name the same database. Only the text is compared, without connecting."""
+    """Return whether the URLs `one` and `other` name the same database. Only their text is compared."""
     return _database(one) == _database(other)
 
 

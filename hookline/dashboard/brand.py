@@ -51,7 +51,7 @@ def style(color: str | None) -> str:
 
 
 def legible(color: str, grounds: tuple[str, ...]) -> str:
-    """Return the most similar colour that has enough contrast on all these backgrounds.
+    """Return the colour most similar to `color` that has enough contrast on all backgrounds in `grounds`.
 
     The colour becomes darker for light backgrounds, and lighter for dark ones.
     """
@@ -65,7 +65,7 @@ def legible(color: str, grounds: tuple[str, ...]) -> str:
 
 
 def contrast(one: str, other: str) -> float:
-    """Return the contrast ratio of two colours as WCAG defines it, from 1 to 21."""
+    """Return the contrast ratio of the colours `one` and `other` as WCAG defines it, from 1 to 21."""
     low, high = sorted((_luminance(one), _luminance(other)))
     return (high + 0.05) / (low + 0.05)
 

@@ -25,8 +25,8 @@ from hookline.store.outage import Outage
 log = structlog.get_logger()
 
 MAX_PER_BATCH = 500
-# Results of timeouts wait so many seconds for others. If a thousand requests time out, they are written in a few
-# batches. Otherwise these writes and the claims of other deliveries would wait for each other.
+# Seconds that the result of a timeout waits for further results. If a thousand requests time out, their results are
+# written in a few batches. Otherwise these writes and the claims of other deliveries would wait for each other.
 TIMEOUTS_TOGETHER = 0.03
 
 T = TypeVar("T")

@@ -28,7 +28,8 @@ _FIRST_PAUSE, _MAX_PAUSE = 0.25, 30.0  # seconds between tries while a source is
 
 
 class Outbox(Protocol):
-    """An outbox whose rows become messages: that of Hookline's own database, or that of another one (a source)."""
+    """An outbox whose rows become messages: the outbox of Hookline's own database, or that of another database (a
+    source)."""
 
     name: str  # for logs; it never contains a password
     sampled: bool  # whether the sampler measures how long rows wait; otherwise the relay does

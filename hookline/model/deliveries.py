@@ -95,7 +95,7 @@ class SlotBudgets(Struct, frozen=True, kw_only=True):
     # as one that answers, and each lane may hold `lane_limit` slots.
     windows: Mapping[int, int] | None = None
     silent_windows: Mapping[int, int] = {}  # silent endpoints, each with the maximum number of slots of its lane
-    first_window: int = 1  # maximum slots of any lane that is in neither mapping; it counts as silent
+    first_window: int = 1  # maximum slots of a lane in neither `windows` nor `silent_windows`; it counts as silent
     silent_free: int = 0  # free slots of the pool of silent lanes
     silent_starts: int = sys.maxsize  # requests that this claim may start to any silent lanes
     recent_starts: int = 0  # additional requests that this claim may start to silent lanes with recent wake tokens

@@ -1,6 +1,7 @@
 """The attempt log: one line per attempt, formatted and written in batches.
 
-All other log lines go through structlog, which is ten times slower per line. Both have the same format.
+All other log lines go through structlog, which is ten times slower per line. The lines of this module have the same
+format as those of structlog.
 `docs/reference/logs.md` describes the fields.
 """
 

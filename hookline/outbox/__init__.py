@@ -7,9 +7,9 @@
         outbox.publish(conn, "acme", "order.paid", {"order": 7, "total": "19.90"})
 
 `conn` is the connection or session that you already have: sqlite3, psycopg 3, psycopg2, SQLAlchemy or Django.
-`publish_async` takes async ones of asyncpg, psycopg and SQLAlchemy. Neither function sends or commits anything: it
-writes a row in your transaction, and Hookline finds the row after your commit. docs/guides/set-up-the-outbox.md
-explains how to set up the table.
+`publish_async` takes async connections and sessions of asyncpg, psycopg and SQLAlchemy. Neither function sends or
+commits anything: it writes a row in your transaction, and Hookline finds the row after your commit.
+docs/guides/set-up-the-outbox.md explains how to set up the table.
 """
 
 from hookline.errors import HooklineError, InvalidInput

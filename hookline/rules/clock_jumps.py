@@ -14,7 +14,8 @@ class ClockJumps:
         self._trusted_at = 0.0
 
     def trusted(self, seconds: float, monotonic: float) -> bool:
-        """Return False for a day after the clock jumped by more than an hour. `seconds` is what the clock shows."""
+        """Return False for a day after the clock jumped by more than an hour. `seconds` is the time of that clock, and
+        `monotonic` the time of the monotonic clock."""
         lead = seconds - monotonic
         if self._lead is None or abs(lead - self._lead) > HOUR:
             self._trusted_at = monotonic if self._lead is None else monotonic + DAY

@@ -172,7 +172,8 @@ def _exhausted(case: _Case) -> Dead | None:
 
 
 def _within_budget(case: _Case, wait: float, drawn: float, *, spends: bool = True) -> Retry | Dead:
-    """Retry after exactly `wait` seconds, or give up if the time budget ends before that."""
+    """Retry after exactly `wait` seconds, or give up if the time budget ends before that. `drawn` becomes the `delay`
+    of the retry, from which decorrelated jitter computes the next delay."""
     if (at := case.at(wait)) < case.job.expires_at:
         return Retry(at=at, delay=drawn, spends=spends)
     return _out_of_time(case)

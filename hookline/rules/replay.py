@@ -131,7 +131,7 @@ class Window(Struct, frozen=True, kw_only=True):
 
 
 def missing_window(since: datetime, until: datetime, now: datetime, retention_days: int) -> Window:
-    """Return the time range, shortened to the retention period.
+    """Return the time range from `since` to `until`, without the time before the retention period.
 
     Older deliveries may be deleted while their message still exists. The message would then look undelivered.
     """

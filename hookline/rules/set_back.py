@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-# If the clock is behind by at most this much, it does not count as set back. After a failover, the clock of the other
+# If the clock is behind by at most this much, it does not count as set back. After a failover, the clock of the new
 # server may be slightly behind.
 TOLERANCE = timedelta(seconds=1)
 

@@ -70,7 +70,7 @@ def hashed(password: str) -> str:
 def matches(password: str, kept: str | None) -> bool:
     """Return whether the password matches a stored hash. This is slow, so call it in a thread.
 
-    For an unknown name, pass None: this takes as long as a wrong password, so that the time does not reveal which
+    For an unknown name, `kept` is None: this takes as long as a wrong password, so that the time does not reveal which
     names exist.
     """
     cost, salt, key = _read(_DECOY if kept is None else kept)

@@ -107,7 +107,8 @@ class ConnectionLimits:
         held_per_address: int = HELD_PER_ADDRESS,
         proxies: Container[str] = (),
     ) -> None:
-        """Set the limits. `proxies` have no limit per address, because one proxy connects for many clients."""
+        """Set the limits: numbers of connections, and bytes in memory (`held`, `held_per_address`). `proxies` have no
+        limit per address, because one proxy connects for many clients."""
         self._total = _Share(limit, held)
         self._per_address = per_address
         self._held_per_address = held_per_address

@@ -103,7 +103,7 @@ async def _endpoint_no(deps: Deps, by: Caller, where: DeadFilter, ref: EndpointR
 
 
 async def find(deps: Deps, by: Caller, ref: str, app: str | None = None) -> DeadLetter:
-    """Return one dead letter, open or resolved."""
+    """Return the dead letter with the id `ref`, open or resolved. `app` limits the search to one application."""
     return (await _find(deps, await _within(deps, by, app), (ref,)))[0]
 
 

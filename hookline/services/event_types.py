@@ -73,8 +73,8 @@ async def expunge(deps: Deps, by: Caller, name: str) -> None:
 
 
 async def page(deps: Deps, by: Caller, page: Page, *, archived: bool, content: bool) -> Walk[EventType]:
-    """Return a page of event types. With `content`, a page ends early after `MAX_BYTES` of schemas. Without
-    `content`, schemas are left out."""
+    """Return a page of event types. `archived` includes archived ones. With `content`, a page ends early after
+    `MAX_BYTES` of schemas. Without `content`, schemas are left out."""
     found: list[EventType] = []
     size, iterator = 0, page.iterator
     while len(found) < page.limit:

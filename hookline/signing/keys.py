@@ -216,7 +216,8 @@ def text_key(secret: object, digest: str = "sha256") -> HmacKey:
 
 
 def _secret_bytes(key: str, prefix: str) -> bytes:
-    """Decode a secret. The base64 padding may be missing, because some senders show their secrets without it."""
+    """Decode the base64 that follows `prefix` in `key`. The padding may be missing, because some senders show their
+    secrets without it."""
     text = key.removeprefix(prefix)
     raw = decode64(text + "=" * (-len(text) % 4))
     if not raw or not key.startswith(prefix):

@@ -95,7 +95,8 @@ def of_key(head: bytes) -> Range:
 
 
 def others(heads: Sequence[bytes]) -> Iterator[Range]:
-    """Return the ranges that contain every head except these. A head is the part of a value that names its key."""
+    """Return the ranges that contain every head except those in `heads`. A head is the part of a value that
+    names its key."""
     start = b""
     for head in sorted(heads):
         yield Range(start, head)

@@ -35,10 +35,11 @@ class Proxies:
         return found is not None and any(found in network for network in self._networks)
 
     def caller(self, peer: str, forwarded: str) -> str:
-        """Return the client: the right-most address that is not a trusted proxy.
+        """Return the client: the right-most address in `forwarded`, the value of X-Forwarded-For, that is not a
+        trusted proxy.
 
         The addresses are read from right to left, up to a text that is not an address. If all of them are trusted
-        proxies, return the last one that was read.
+        proxies, return the last one that was read. If none was read, return `peer`.
         """
         found = peer
         for text in reversed(forwarded.rsplit(",", MAX_PROXIES)[-MAX_PROXIES:]):

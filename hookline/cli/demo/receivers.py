@@ -53,7 +53,7 @@ class Receivers:
 
 
 async def _disconnects(receive: Receive, seconds: float) -> bool:
-    """Wait this many seconds, or until the sender disconnects. Return whether it disconnected."""
+    """Wait `seconds` seconds, or until the sender disconnects. Return whether the sender disconnected."""
     try:
         async with asyncio.timeout(seconds):
             while (await receive())["type"] != "http.disconnect":

@@ -116,7 +116,7 @@ def _state(alert: Alert) -> Safe:
 def _text(alert: Alert, names: Names, *, short: bool = False) -> str:
     """Return the text of the alert, with the URL of its endpoint and the name of its application instead of their ids.
 
-    If `short` is True, the text says "this endpoint" instead of both.
+    If `short` is True, the text says "this endpoint" instead of the URL and the name.
     """
     known = names.get(alert.subject)
     if known is None:

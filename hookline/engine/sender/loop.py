@@ -409,7 +409,8 @@ class Sender:
 
 
 def kept_connections(slots: int, files: int | None) -> int:
-    """Return how many idle connections to keep. They must leave file descriptors for new connections.
+    """Return how many idle connections to keep, for up to `slots` requests in flight and `files` open files (None: no
+    limit). The idle connections must leave file descriptors for new connections.
 
     Otherwise one customer with endpoints on many hosts could stop the requests of all others.
     """

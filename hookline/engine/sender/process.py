@@ -1,9 +1,9 @@
 """The worker's side of the sender: starts the sender's process, gives it requests and takes its results.
 
 A sender in a thread of the worker competes with the event loop for the interpreter lock: libcurl's callbacks take it
-six times per request. Measured together, the two did less work than either alone. In its own process the sender runs
-at full speed, and TLS uses another core. The process parses the responses of endpoints, and it has no secrets and no
-database connection.
+six times per request. Measured together, the sender and the event loop did less work than either of them alone. In its
+own process the sender runs at full speed, and TLS uses another core. The process parses the responses of endpoints,
+and it has no secrets and no database connection.
 """
 
 from __future__ import annotations

@@ -154,7 +154,9 @@ RETURNING 1
 
 
 def _clean(table: str, id_: str, at: str, only: str = "") -> Pair:
-    """Return the statement that deletes rows whose time in the column `at` is more than `:age` seconds ago.
+    """Return the statement that deletes rows of `table` whose time in the column `at` is more than `:age` seconds ago.
+
+    `id_` has the columns that identify a row. `only` is a further condition on the rows, which ends in AND.
 
     With SKIP LOCKED, two clean-ups at the same time do not wait for each other.
     """

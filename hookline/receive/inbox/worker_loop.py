@@ -74,7 +74,7 @@ class WorkerLoop(ABC):
 
     @abstractmethod
     def _is_manager(self, made: Any) -> bool:
-        """Return whether `connect` gave a context manager that lends a connection, such as that of a pool."""
+        """Return whether `made`, the result of `connect`, is a context manager that lends a connection (of a pool)."""
 
     @abstractmethod
     async def _wait(self, event: Any, seconds: float) -> bool:

@@ -62,7 +62,7 @@ def _kinds(source: Any) -> set[tuple[str, str]]:
 
 
 class Connections(ABC):
-    """The source of connections: a pool of the application, or connections that are opened here.
+    """The source of connections: a pool of the application, or connections that this object opens.
 
     The methods are coroutines for every library. With a synchronous library they block the thread and never
     suspend.
@@ -90,7 +90,7 @@ class Connections(ABC):
             return await self._fetch(conn, statement, values)
 
     async def close(self) -> None:  # noqa: B027
-        """Close the connections that were opened here. A pool of the application stays open."""
+        """Close the connections that this object opened. A pool of the application stays open."""
 
     @abstractmethod
     def _connection(self) -> AbstractAsyncContextManager[Any]: ...

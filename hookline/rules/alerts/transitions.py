@@ -62,7 +62,11 @@ def _continue(alert: Alert, reading: Reading | None, now: datetime) -> alerts.Ch
 
 
 def _severity(held: Severity, worth: Severity | None, lingering: Severity) -> Severity:
-    """Return the new severity. It rises at once, and falls only when the value is well below the threshold."""
+    """Return the new severity of an alert that fires with the severity `held`.
+
+    The severity rises to `worth`, that of the current value, at once. Otherwise it falls to `lingering` if that is
+    lower (see `Reading.lingering`), but not below `worth`.
+    """
     kept = min(held, lingering, key=lambda severity: severity.rank)
     return kept if worth is None else max(kept, worth, key=lambda severity: severity.rank)
 

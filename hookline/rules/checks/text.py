@@ -81,7 +81,8 @@ def shown(value: str) -> str:
 
 
 def check_number(field: str, value: float, lowest: float, highest: float) -> None:
-    """Check that a number lies in a range. NaN and booleans are refused too; Python counts booleans as integers."""
+    """Check that `value` lies between `lowest` and `highest`. NaN and booleans are refused too; Python counts
+    booleans as integers."""
     if isinstance(value, bool) or not math.isfinite(value) or not lowest <= value <= highest:
         raise InvalidInput(f"{value} is not a number from {lowest:g} to {highest:g}", field=field)
 
@@ -113,8 +114,8 @@ def lasting(seconds: float) -> str:
 
 
 def clean(text: str, keep: str = "") -> str:
-    """Escape control characters, so that an endpoint's response cannot move a terminal's cursor or fake a line of
-    output."""
+    """Escape control characters, except those in `keep`, so that an endpoint's response cannot move a terminal's
+    cursor or fake a line of output."""
     return "".join(
         letter if letter.isprintable() or letter in keep else letter.encode("unicode_escape").decode()
         for letter in text

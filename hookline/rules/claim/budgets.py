@@ -71,7 +71,7 @@ def large_bytes(job: LeasedDelivery) -> int:
 
 
 def _count(counts: dict[int, int], no: int, change: int) -> int:
-    """Add to one of the counts, and return it. A count of 0 is removed."""
+    """Add `change` to the count of `no` in `counts`, and return the new count. A count of 0 is removed."""
     count = counts.get(no, 0) + change
     if count:
         counts[no] = count
@@ -110,8 +110,9 @@ class _Pool:
             self.freed[app_no] -= count
 
     def free_bytes_for(self, heavy: Set[int]) -> None:
-        """Count at least one freed slot for each application with lanes that wait for bytes, so that `next_in_line`
-        returns one of its lanes. All applications share the bytes, so bytes that one frees may help another."""
+        """Count at least one freed slot for each application with a waiting lane in `heavy`, the lanes that wait for
+        bytes. `next_in_line` then returns a lane of the application. All applications share the bytes, so bytes that
+        one application frees may help another."""
         for app_no, line in self.lines.items():
             if not heavy.isdisjoint(line):
                 self.freed[app_no] = max(1, self.freed[app_no])
@@ -285,7 +286,7 @@ class Slots:
         return self._answering if self.answers(endpoint_no) else self._silent
 
     def _move(self, no: int, app_no: int, to: _Pool) -> None:
-        """Move the lane and the slots that it holds to a pool, and set the size of its window there."""
+        """Move the lane `no` and the slots that it holds to the pool `to`, and set the size of its window there."""
         pool = self._pool_of(no)
         if pool is not to:
             del pool.windows[no]
@@ -295,7 +296,8 @@ class Slots:
         to.windows[no] = self._windows[no].slots(self._lane_limit)
 
     def silence(self, now: float) -> None:
-        """Move lanes whose requests have waited for long to the pool of silent lanes."""
+        """Move lanes whose requests have waited for `SILENT_AFTER` seconds without a result to the pool of silent
+        lanes."""
         while self._since:
             no, (since, app_no) = next(iter(self._since.items()))
             if now - since < SILENT_AFTER:

@@ -22,7 +22,7 @@ class SilentStarts:
     def __init__(self) -> None:
         self._any: float = BATCH  # starts to any silent lanes that are allowed now
         self._recent: float = RECENT  # the same for lanes with recent wake tokens
-        self._counted_at = 0.0  # time up to which the rates are included in both
+        self._counted_at = 0.0  # time up to which the rates are included in `_any` and `_recent`
         self._offered = 0  # starts to any silent lanes that the last claim was allowed and has not made
 
     def offer(self, now: float) -> tuple[int, int]:

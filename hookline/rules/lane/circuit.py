@@ -95,7 +95,7 @@ def open_by_hand(
     cooldown. Then a probe is sent.
 
     The failure count restarts, because the lane does not fail while nothing is sent. The cooldown does not grow. If
-    a probe is in flight now, the next probe is not sent before the lease of the first one ends. The caller must wake
+    a probe is in flight now, the next probe is not sent before the lease of that probe ends. The caller must wake
     the lane.
     """
     step = _Step(now, policy, chance)

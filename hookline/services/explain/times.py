@@ -15,8 +15,8 @@ from hookline.model.states import Circuit, EndpointStatus, ErrorKind
 from hookline.services.explain.model import DeliveryHistory
 from hookline.services.explain.next_step import current_state
 
-# Events that begin (True) or end (False) a hold of a lane. A lane is held by its circuit (first table), or by the
-# status of its endpoint (second table).
+# Events that begin (True) or end (False) a hold of a lane. A lane is held by its circuit (first dict), or by the
+# status of its endpoint (second dict).
 HOLDS = (
     {
         K.CIRCUIT_OPENED: True,

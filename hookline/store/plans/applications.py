@@ -113,7 +113,7 @@ def _set_rate(app_no: int, rate: int | None) -> Plan[None]:
     request of a lane can start.
 
     The row with the state of the application's rate limiter (`AppPace`) is written after the lanes. A claim locks the
-    lanes first, too, so the two cannot deadlock.
+    lanes first, too, so a claim and this transaction cannot deadlock.
     """
     nos = yield from _lanes(app_no)
     yield Step("lanes_rate", nos=nos, rate=rate)

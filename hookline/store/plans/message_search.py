@@ -73,7 +73,7 @@ class MessageSearches(Plans):
 
     def _apps(self, org_id: str, where: MessageSearch) -> Plan[list[int]]:
         """Return the requested application, if the organization has it. If the search is for all applications, return
-        the organization's first `FEW` + 1."""
+        the organization's first `FEW` + 1 applications."""
         if where.app_no is None:
             return [each["no"] for each in (yield Step("search_apps", org_id=org_id, max_rows=FEW + 1))]
         known = yield Step("search_app", org_id=org_id, app_no=where.app_no)

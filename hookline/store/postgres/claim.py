@@ -222,8 +222,8 @@ class Claim:
         """Return whether a claim that found no wake token after the watermark may run a full scan before it is due.
 
         The watermark is the time from which a claim reads wake tokens; a full scan reads those of any age. If the last
-        full scan took at most 15 milliseconds, the next one may run at once. Otherwise the pause between the two grows
-        with the duration of the last one: 20 * duration - 0.3 seconds, and at most two seconds.
+        full scan took at most 15 milliseconds, the next one may run at once. Otherwise the next one must wait: for 20
+        times the duration of the last one less 0.3 seconds, and for two seconds at most.
         """
         rest = min(_FULL_SCAN_EVERY, 20 * self._full_scan_cost - 0.3)
         return clock.monotonic() >= self._full_scan_at - _FULL_SCAN_EVERY + rest
@@ -360,7 +360,10 @@ class Claim:
 
         This function decides again when the lane's remaining deliveries can be claimed, in two cases: the lane has a
         limit, or the claim returned a large payload to the lane because the application's payloads in flight already
-        use all bytes that they may use. The wake token gets this time.
+        use all bytes that they may use. The wake token gets the time from this decision.
+
+        `left` is the earliest due time of the deliveries that the claim did not lease, and `returned` that of the
+        deliveries that it leased and returned.
         """
         lease = self._options.lease
         floor = min(filter(None, (left, returned)), default=None)

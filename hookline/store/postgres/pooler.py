@@ -32,7 +32,8 @@ async def is_between(connection: Any) -> bool:
 
 
 async def check_sessions(one: Any, other: Any) -> None:
-    """Raise `ConfigError` if two open connections share a session, or if one of them changes its session."""
+    """Raise `ConfigError` if the open connections `one` and `other` share a session, or if
+    one of the two changes its session."""
     sessions = {(await one.fetchval(_SESSION), await other.fetchval(_SESSION)) for _ in range(_ROUNDS)}
     first, second = sessions.pop()
     if sessions or first == second:

@@ -98,7 +98,8 @@ class Retention:
         return await guarded(self._db, SweepLock.RETIRE, work, any_scan=True)
 
     async def _retire_day(self, parent: str, name: str, day: date, limit: int) -> int:
-        """Drop the day's partition. If some of its rows are still needed, delete the others instead."""
+        """Drop `name`, the partition of the table `parent` for `day`. If some of its rows are still needed, delete the
+        other rows instead, at most `limit`."""
         begin = datetime.combine(day, time(), UTC)
         end = begin + timedelta(days=1)
 

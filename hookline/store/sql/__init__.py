@@ -1,12 +1,13 @@
-"""Load the SQL of both engines. `shared/` has the statements of both; `sqlite/` and `postgres/` have those of one
-engine.
+"""Load the SQL of both engines. `shared/` has the statements that both engines use; `sqlite/` and `postgres/` have
+those of one engine.
 
 A statement begins with `-- name: claim_lanes` and ends before the next heading. A block that begins with `-- part:
 accept` is a fragment that several statements use: the line `-- include: accept` is replaced with its text. A block in
 the engine's folder replaces the shared block of the same name.
 
 Shared statements are written in PostgreSQL's syntax with `:names` for values. `load` translates them for SQLite, so
-they use only what both support: `now()`, `interval '1 minute'`, `= ANY (:ids::bigint[])`, `FOR UPDATE`, `::type`.
+they use only what both engines support: `now()`, `interval '1 minute'`, `= ANY (:ids::bigint[])`, `FOR UPDATE`,
+`::type`.
 """
 
 from __future__ import annotations

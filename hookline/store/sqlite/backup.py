@@ -215,7 +215,8 @@ def _merge_wal(database: Path) -> None:
 
 
 def _move_beside(database: Path, aside: Path) -> None:
-    """Move a WAL and a journal that a killed process left. SQLite would write them into the restored database."""
+    """Move a WAL and a journal that a killed process left beside `database`. Afterwards they are beside `aside`.
+    SQLite would write them into the restored database."""
     for suffix in ("-wal", "-journal"):
         if _beside(database, suffix).exists():
             _beside(database, suffix).replace(_beside(aside, suffix))

@@ -34,8 +34,8 @@ class SqliteCatalogue(Catalogue):
 
 
 def _renew_waiting(tx: Tx, endpoint_no: int, after: tuple[int, int], limit: int) -> tuple[int, int] | None:
-    """Restart the time budgets of one batch of waiting deliveries in a paused lane. Return the position where this
-    batch ends, or None if it was the last batch."""
+    """Restart the time budgets of at most `limit` waiting deliveries in a paused lane, from the position `after` on.
+    Return the position where this batch ends, or None if it was the last batch."""
     params = {"no": endpoint_no, "due_at": after[0], "id": after[1], "limit": limit, "now": tx.now}
     last = tx.row("held_stretch", params)
     end = (last[0], last[1]) if last is not None else (1 << 62, 1 << 62)
@@ -45,8 +45,8 @@ def _renew_waiting(tx: Tx, endpoint_no: int, after: tuple[int, int], limit: int)
 
 
 def _renew_queued(tx: Tx, endpoint_no: int, after: tuple[str, int, int], limit: int) -> tuple[str, int, int] | None:
-    """Restart the time budgets of one batch of queued deliveries in a paused lane. Return the position where this
-    batch ends, or None if it was the last batch."""
+    """Restart the time budgets of at most `limit` queued deliveries in a paused lane, from the position `after` on.
+    Return the position where this batch ends, or None if it was the last batch."""
     key, seq, id_ = after
     params = {"no": endpoint_no, "key": key, "seq": seq, "id": id_, "limit": limit, "now": tx.now}
     last = tx.row("queued_stretch", params)

@@ -33,7 +33,7 @@ def path(found: Endpoint, subpath: str = "") -> str:
 def bar(
     context: PageContext, found: Endpoint, health: Condition, event_types: Sequence[EventType], dead: DeadSummary
 ) -> Safe | None:
-    """Return the buttons for frequent actions. `pause_or_disable` has the others."""
+    """Return the buttons for frequent actions. `pause_or_disable` has the buttons for rare actions."""
     if not context.may_change:
         return None
     pause = components.button(context, context.link(path(found, "/pause")), "Pause")
