@@ -19,9 +19,14 @@ class Targets:
         self._store = store
         self._known: dict[int, Target] = {}
 
+    def has(self, job: LeasedDelivery) -> bool:
+        """Return whether the endpoint of this job is cached, in a revision that the job may use."""
+        target = self._known.get(job.endpoint_no)
+        return target is not None and target.endpoint.revision >= job.revision
+
     async def load(self, jobs: Iterable[LeasedDelivery]) -> None:
         """Fetch the endpoints of these jobs that are not cached, or whose cached revision is too old for the job."""
-        stale = {job.endpoint_no for job in jobs if not self._is_current(job)}
+        stale = {job.endpoint_no for job in jobs if not self.has(job)}
         if not stale:
             return
         if len(self._known) + len(stale) > MAX_TARGETS:
@@ -37,7 +42,3 @@ class Targets:
         """Return the endpoint's public id, for logs and traces."""
         target = self._known.get(endpoint_no)
         return target.endpoint.id if target is not None else f"number {endpoint_no}"
-
-    def _is_current(self, job: LeasedDelivery) -> bool:
-        target = self._known.get(job.endpoint_no)
-        return target is not None and target.endpoint.revision >= job.revision

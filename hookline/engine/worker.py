@@ -277,16 +277,25 @@ class Worker:
     # ── send ──
 
     async def _send(self, jobs: Sequence[LeasedDelivery], claimed: float) -> None:
+        """Send the deliveries. Those whose endpoints are cached do not wait until the others' endpoints are loaded."""
+        lease = self._lease(jobs[0], claimed)
+        missing = [job for job in jobs if not self._targets.has(job)]
+        self._start([job for job in jobs if self._targets.has(job)] if missing else jobs, lease)
+        if not missing:
+            return
         try:
-            await self._targets.load(jobs)
+            await self._targets.load(missing)
         except BaseException:
-            for job in jobs:
+            for job in missing:
                 self._recorder.give_back(job)
             self._recorder.flush()
             raise
+        self._start(missing, lease)
+
+    def _start(self, jobs: Sequence[LeasedDelivery], lease: Lease) -> None:
         self._slots.take(jobs, clock.monotonic())
         self._tally.in_flight += len(jobs)
-        lease, target_of = self._lease(jobs[0], claimed), self._targets.get
+        target_of = self._targets.get
         self._submit([InFlight(job, target_of(job.endpoint_no), lease) for job in jobs])
 
     def _submit(self, attempts: Sequence[InFlight]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -19,7 +19,7 @@ from hookline.engine.worker import InFlight
 from hookline.errors import StoreUnavailable
 from hookline.model.attempts import Sent
 from hookline.model.deliveries import LeasedDelivery
-from hookline.model.endpoints import EndpointChange
+from hookline.model.endpoints import Endpoint, EndpointChange
 from hookline.model.lanes import LaneEventKind
 from hookline.model.policy import CircuitPolicy, PolicyOverride
 from hookline.model.states import Circuit, DeliveryState, EndpointStatus, ErrorKind, Reason
@@ -454,3 +454,24 @@ def _set() -> asyncio.Event:
     event = asyncio.Event()
     event.set()
     return event
+
+
+async def test_a_delivery_does_not_wait_until_the_endpoints_of_others_are_loaded(
+    scene: Scene, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_load, load = asyncio.Event(), scene.store.catalogue.endpoints_for
+
+    async def load_later(numbers: Iterable[int]) -> list[Endpoint]:
+        await may_load.wait()
+        return await load(numbers)
+
+    await scene.endpoint(url=f"{receiver.url}/known", channels=["known"])
+    async with working(scene.store):
+        await scene.send(channels=["known"])
+        await receiver.arrived(1)
+        monkeypatch.setattr(scene.store.catalogue, "endpoints_for", load_later)
+        await scene.endpoint(url=f"{receiver.url}/new", channels=["new"])
+        await scene.send(channels=["known", "new"])
+        assert [received.path for received in await receiver.arrived(2)] == ["/known", "/known"]
+        may_load.set()
+        assert (await receiver.arrived(3))[2].path == "/new"
