@@ -24,6 +24,7 @@ from hookline.cli.session import load_config
 from hookline.cli.token import sign_in_link
 from hookline.config import Config, shown_url
 from hookline.config.urls import sqlite_path
+from hookline.engine.hand_over import HandOverPoint
 from hookline.errors import ConfigError
 from hookline.observe.otel import tracing
 from hookline.observe.process_reports import ProcessReports
@@ -187,14 +188,21 @@ async def run_server(
             tally = Tally(event_types=config.metrics_event_types)
             export = metrics_port.MetricsExport(store, config, tally, fleet)
             parts.create_task(sockets.stop_after(leaving, config.shutdown_delay, stop))
-            parts.create_task(web_app.answer(store, config, server, tally=tally, traces=traces, pages=export.routes))
+            hand_over = HandOverPoint()
+            parts.create_task(
+                web_app.answer(
+                    store, config, server, tally=tally, traces=traces, pages=export.routes, hand_over=hand_over
+                )
+            )
             parts.create_task(export.run(metrics, stop))
             parts.create_task(process.beat(store, tally, stop=stop))
             parts.create_task(process.watch(store, config, stop=stop))
             if processes > 1:
                 parts.create_task(Supervisor(processes, grace=config.shutdown_timeout, fleet=fleet).run(stop))
             elif role == Role.ALL:
-                parts.create_task(process.work(store, config, stop=stop, tally=tally, traces=traces))
+                parts.create_task(
+                    process.work(store, config, stop=stop, tally=tally, traces=traces, hand_over=hand_over)
+                )
             ready()
 
 

@@ -24,6 +24,7 @@ from hookline.model.messages import Accepted, BatchAccepted, IngestStatus, NewBa
 from hookline.observe.tally import Tally
 from hookline.store import Store
 from hookline.store.patience import CALLER_SECONDS, waiting_at_most
+from hookline.store.stages import HandOver, no_hand_over
 
 log = structlog.get_logger()
 
@@ -48,9 +49,16 @@ class GroupCommit:
     """
 
     def __init__(
-        self, store: Store, *, commits: int = 2, tally: Tally | None = None, timeout: float = CALLER_SECONDS
+        self,
+        store: Store,
+        *,
+        commits: int = 2,
+        tally: Tally | None = None,
+        timeout: float = CALLER_SECONDS,
+        hand_over: HandOver = no_hand_over,
     ) -> None:
         self._store = store
+        self._hand_over = hand_over
         self._timeout = timeout  # maximum seconds that a caller waits for its answer, and that one commit takes
         self._tally = tally or Tally()
         self._waiting: dict[int, deque[_Waiting]] = {}  # by application number; the first application is served next
@@ -196,7 +204,9 @@ class GroupCommit:
     async def _store_all(self, group: Sequence[_Given]) -> Sequence[_Result]:
         if isinstance(group[0], NewBatch):
             return [await self._store.pipeline.ingest_batch(group[0])]
-        return await self._store.pipeline.ingest([given for given in group if isinstance(given, NewMessage)])
+        messages = [given for given in group if isinstance(given, NewMessage)]
+        with self._hand_over(messages) as offer:
+            return await self._store.pipeline.ingest(messages, offer)
 
     def _note_fanout(self, app_no: int, result: _Result) -> None:
         answers = result.answers if isinstance(result, BatchAccepted) else (result,)

@@ -16,6 +16,7 @@ from hookline.model.outbox import RelayReport
 from hookline.observe.tally import Tally
 from hookline.store import Store
 from hookline.store.outage import Outage, first_of, pause
+from hookline.store.stages import HandOver, no_hand_over
 
 log = structlog.get_logger()
 
@@ -54,11 +55,12 @@ class OwnOutbox:
     name = "own"
     sampled = True
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, hand_over: HandOver = no_hand_over) -> None:
         self._store = store
+        self._hand_over = hand_over
 
     async def move(self, limit: int) -> RelayReport:
-        return await self._store.pipeline.relay(limit)
+        return await self._store.pipeline.relay(limit, self._hand_over)
 
     async def wait(self, timeout: float) -> None:
         await self._store.pipeline.wait_outbox(timeout)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from hookline.model.deliveries import LeasedDelivery
 from hookline.rules.request import Target
@@ -18,6 +18,7 @@ class Targets:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[int, Target] = {}
+        self._by_app: dict[int, set[int]] = {}
 
     def has(self, job: LeasedDelivery) -> bool:
         """Return whether the endpoint of this job is cached, in a revision that the job may use."""
@@ -31,12 +32,18 @@ class Targets:
             return
         if len(self._known) + len(stale) > MAX_TARGETS:
             self._known.clear()
+            self._by_app.clear()
             stale = {job.endpoint_no for job in jobs}
         for endpoint in await self._store.catalogue.endpoints_for(stale):
             self._known[endpoint.no] = Target(endpoint)
+            self._by_app.setdefault(endpoint.app_no, set()).add(endpoint.no)
 
     def get(self, endpoint_no: int) -> Target | None:
         return self._known.get(endpoint_no)
+
+    def of_app(self, app_no: int) -> Collection[int]:
+        """Return the numbers of the cached endpoints of an application."""
+        return self._by_app.get(app_no, ())
 
     def name_of(self, endpoint_no: int) -> str:
         """Return the endpoint's public id, for logs and traces."""

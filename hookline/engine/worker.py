@@ -8,8 +8,11 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
+from itertools import chain
 
 import structlog
 from msgspec import Struct
@@ -24,7 +27,8 @@ from hookline.engine.sender.protocol import Settings as SenderSettings
 from hookline.engine.targets import Targets
 from hookline.errors import SignatureError, StoreUnavailable
 from hookline.model.attempts import Sent
-from hookline.model.deliveries import LeasedDelivery
+from hookline.model.deliveries import LeasedDelivery, Offer
+from hookline.model.messages import NewMessage
 from hookline.model.policy import RetryPolicy
 from hookline.model.states import ErrorKind, Health
 from hookline.model.sweep import Death
@@ -227,20 +231,76 @@ class Worker:
     async def _claim(self) -> int:
         """Claim a batch and submit it to the sender. Return its size."""
         began = clock.monotonic()
-        batch = await self._store.pipeline.claim(self._slots.free, self._slots.budgets(began))
-        self._outage.passed()
-        self._tally.claimed(batch, clock.monotonic() - began)
-        self._slots.line_up(batch)
-        if self._slots.has_ready:
-            self._recorder.flush()
-        self._claimed_at, self._settle_until = clock.monotonic(), None
-        self._next_in = None if batch.next_at is None else (batch.next_at - batch.now).total_seconds()
-        self._count_lost_races(bool(batch.jobs))
-        if batch.jobs:
-            await self._send(batch.jobs, began)
+        with self._slots.claim() as want:
+            batch = await self._store.pipeline.claim(want, self._slots.budgets(began))
+            self._outage.passed()
+            self._tally.claimed(batch, clock.monotonic() - began)
+            self._slots.line_up(batch)
+            if self._slots.has_ready:
+                self._recorder.flush()
+            self._claimed_at, self._settle_until = clock.monotonic(), None
+            self._next_in = None if batch.next_at is None else (batch.next_at - batch.now).total_seconds()
+            self._count_lost_races(bool(batch.jobs))
+            if batch.jobs:
+                await self._send(batch.jobs, began)
         if batch.deaths:
             await self._report_deaths(batch.deaths)
         return len(batch.jobs)
+
+    @contextmanager
+    def hand_over(self, messages: Sequence[NewMessage]) -> Iterator[Offer | None]:
+        """Offer to send the deliveries of messages that are accepted in this context: see `engine/hand_over.py`."""
+        self._slots.accepts = True
+        if not self._may_offer():
+            yield None
+            return
+        began = clock.monotonic()
+        reserved = self._reserve(messages, began)
+        offer = Offer(reserved=dict(chain.from_iterable(map(dict.items, reserved.values()))))
+        try:
+            yield offer
+        except BaseException:
+            offer.jobs.clear()
+            raise
+        finally:
+            for app_no, slots in reserved.items():
+                self._slots.cancel(app_no, slots)
+            if self._slots.has_ready:
+                self._recorder.flush()
+            self._freed.set()
+        if offer.jobs:
+            self._send_leased(offer.jobs, began)
+
+    def _may_offer(self) -> bool:
+        if self._stopping or not self._sender.ready.is_set():
+            return False
+        return self._recorder.waiting < self._slots.total * MAX_UNRECORDED
+
+    def _reserve(self, messages: Sequence[NewMessage], now: float) -> dict[int, dict[int, int]]:
+        """Reserve slots for the deliveries of these messages. Return the slots by application and endpoint.
+
+        Large payloads need a part of the budget of bytes, so applications with such a message get no slots.
+        """
+        counts = Counter(message.app_no for message in messages)
+        large = {message.app_no for message in messages if len(message.payload) > LARGE}
+        return {
+            app_no: self._slots.reserve(app_no, self._targets.of_app(app_no), count, now)
+            for app_no, count in counts.items()
+            if app_no not in large
+        }
+
+    def _send_leased(self, jobs: Sequence[LeasedDelivery], began: float) -> None:
+        """Send deliveries that were leased while their messages were accepted. A delivery whose endpoint has changed
+        since it was cached is released: the next claim loads the endpoint."""
+        current = [] if self._stopping else [job for job in jobs if self._targets.has(job)]
+        if len(current) < len(jobs):
+            sent = {job.delivery_id for job in current}
+            for job in jobs:
+                if job.delivery_id not in sent:
+                    self._recorder.give_back(job)
+            self._recorder.flush()
+        if current:
+            self._start(current, self._lease(current[0], began))
 
     async def _report_deaths(self, died: Sequence[Death]) -> None:
         self._tally.died(died)

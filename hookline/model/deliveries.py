@@ -106,6 +106,14 @@ class SlotBudgets(Struct, frozen=True, kw_only=True):
     heavy: Collection[int] = ()  # endpoints whose next delivery has a large payload that did not fit an earlier claim
 
 
+class Offer(Struct, kw_only=True):
+    """Slots that a worker reserved for the deliveries of messages that are being accepted. The store may lease these
+    deliveries to the worker at once, in the transaction that accepts the messages."""
+
+    reserved: Mapping[int, int] = {}  # number of slots, by endpoint: enough for one delivery of each message
+    jobs: list[LeasedDelivery] = []  # the deliveries that the store leased
+
+
 class ClaimBatch(Struct, frozen=True, kw_only=True):
     jobs: list[LeasedDelivery]
     now: datetime

@@ -13,6 +13,7 @@ from hookline.config import Config
 from hookline.engine import garbage
 from hookline.engine.alerting.watch import Watch, WatchSettings
 from hookline.engine.child_processes import max_files
+from hookline.engine.hand_over import HandOverPoint
 from hookline.engine.heartbeat import Heartbeat
 from hookline.engine.relay import Outbox, OwnOutbox, Relay
 from hookline.engine.sender.protocol import SPARE_FILES, Settings
@@ -86,10 +87,16 @@ async def watch(store: Store, config: Config, *, stop: asyncio.Event) -> None:
 
 
 async def work(
-    store: Store, config: Config, *, stop: asyncio.Event, tally: Tally, traces: Traces | None = None
+    store: Store,
+    config: Config,
+    *,
+    stop: asyncio.Event,
+    tally: Tally,
+    traces: Traces | None = None,
+    hand_over: HandOverPoint | None = None,
 ) -> None:
     """Deliver, relay, sweep and run tasks. After `stop`, the worker finishes its requests, and the other parts end at
-    once."""
+    once. The worker also sends messages that come through `hand_over`."""
     garbage.freeze()
     outage = Outage(clock.chance)
     await outage.wait_out("start", partial(check_keys, store), stop)
@@ -105,10 +112,12 @@ async def work(
     )
     sweep_settings = config.fill(SweepSettings, defaults=["every"], pause_dead=config.pause_dead_per_day)
     sweeper = Sweeper(store, sweep_settings, outage, clock.chance, tally, traces)
+    if hand_over is not None:
+        hand_over.worker = worker.hand_over
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(worker.run(stop))
         tasks.create_task(sweeper.run(stop))
-        tasks.create_task(Relay(OwnOutbox(store), outage, tally).run(stop))
+        tasks.create_task(Relay(OwnOutbox(store, worker.hand_over), outage, tally).run(stop))
         tasks.create_task(relay(outboxes(store, config, config.outbox_urls), stop=stop, tally=tally))
         tasks.create_task(TaskRunner(store, outage, clock.chance).run(stop))
 

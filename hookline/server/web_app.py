@@ -31,6 +31,7 @@ from hookline.server.connection_limits import ConnectionLimits, within_file_limi
 from hookline.services.schemas.payloads import Schemas
 from hookline.store import Store
 from hookline.store.patience import waiting_at_most
+from hookline.store.stages import HandOver, no_hand_over
 from hookline.web.callers import Authenticator
 from hookline.web.context import Brand, PagesSettings, ShownSetting, WebContext
 from hookline.web.forwarded import Forwarded, Proxies
@@ -73,9 +74,10 @@ async def answer(
     tally: Tally,
     traces: Traces | None = None,
     pages: Sequence[BaseRoute] = (),
+    hand_over: HandOver = no_hand_over,
 ) -> None:
     """Serve the API and the dashboard until the server has stopped and every request in progress is answered."""
-    ingest = GroupCommit(store, tally=tally, timeout=config.database_timeout)
+    ingest = GroupCommit(store, tally=tally, timeout=config.database_timeout, hand_over=hand_over)
     context = web_context(store, config, ingest, tally, traces)
     server.startup.open(compose(replace(context, leaving=server.stop, local=server.local), pages))
     server.health.opened(store)

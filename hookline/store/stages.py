@@ -3,20 +3,31 @@ deliveries, dead letters and outbox rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
-from hookline.model.deliveries import ClaimBatch, LeasedDelivery, SlotBudgets
+from hookline.model.deliveries import ClaimBatch, LeasedDelivery, Offer, SlotBudgets
 from hookline.model.depths import Depths
 from hookline.model.messages import Accepted, BatchAccepted, NewBatch, NewMessage
 from hookline.model.outbox import OutboxPlace, OutboxRow, RelayReport
 from hookline.model.sweep import SweepReport
 
+# Returns a context in which messages are accepted, with the offer of a worker of this process to send their deliveries at
+# once. If the block ends without an error, the worker sends the deliveries that the offer then has. See
+# `engine/hand_over.py`.
+HandOver = Callable[[Sequence[NewMessage]], AbstractContextManager[Offer | None]]
+
+
+def no_hand_over(_: Sequence[NewMessage]) -> AbstractContextManager[None]:
+    """Return a context without an offer, for a process without a worker."""
+    return nullcontext()
+
 
 class Ingest(Protocol):
     """Accept messages from callers."""
 
-    async def ingest(self, batch: Sequence[NewMessage]) -> list[Accepted]:
+    async def ingest(self, batch: Sequence[NewMessage], offer: Offer | None = None) -> list[Accepted]:
         """Accept a batch: write messages, deliveries, wake tokens and idempotency keys. Return one result per message,
         in order.
 
@@ -26,6 +37,9 @@ class Ingest(Protocol):
         is later. `expires_at` is this start plus the max age of the message, endpoint, event type or deployment: the
         first one of them that is set. The policy of a delivery merges the overrides of message, endpoint and event
         type; NULL if there are none. Wakes sleeping workers (see `arm`).
+
+        Leases deliveries that a claim could lease now to the worker that made the offer, if their lanes have no limit,
+        no failures and no other deliveries that wait. These deliveries get no wake token.
         """
 
     async def ingest_batch(self, batch: NewBatch) -> BatchAccepted:
@@ -45,7 +59,7 @@ class Ingest(Protocol):
 class Relay(Protocol):
     """Turn outbox rows, which applications wrote in their own transactions, into messages."""
 
-    async def relay(self, limit: int) -> RelayReport:
+    async def relay(self, limit: int, hand_over: HandOver | None = None) -> RelayReport:
         """Move up to `limit` outbox rows of this database into messages and deliveries, in one transaction.
 
         Rows are selected by state with SKIP LOCKED, never by a cursor. A row that cannot become a message (unknown

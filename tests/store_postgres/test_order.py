@@ -52,7 +52,7 @@ async def test_a_record_that_does_not_see_an_uncommitted_message_loses_no_turn(
     job = await only(scene)
     fresh = factory.new_message(scene.app.no, ordering_key="k")
     async with other.connection.transaction():
-        assert await other.connection.fetch(SQL["ingest"], *_columns([fresh]), 3600.0, 3600.0, None)
+        assert await other.connection.fetch(SQL["ingest"], *_columns([fresh]), 3600.0, 3600.0, None, None, None, 60.0)
         await scene.record(factory.delivered(job))
         assert await scene.claim_all() == []  # the claim consumes the record's token, and sees no delivery to promote
         assert await scene.tokens(endpoint) == []
@@ -182,7 +182,7 @@ async def test_messages_without_keys_do_not_touch_the_indexes_of_ordering(scene:
     await scene.send(100)
     now = await scene.store.now()
     new = _columns(factory.new_messages(scene.app.no, 5))
-    ingest = await explain(store, "ingest", *new, 3600.0, 3600.0, None)
+    ingest = await explain(store, "ingest", *new, 3600.0, 3600.0, None, None, None, 60.0)
     lanes = await explain(store, "claim_lanes", BEGINNING, 64, 0)
     take = await explain(
         store, "claim_take", [endpoint.no], [50], [now - timedelta(hours=1)], [now], [], 7, 60.0, [scene.app.no]

@@ -20,6 +20,7 @@ from hookline.store.outage import Outage
 from hookline.store.postgres import outbox_listener as watching
 from hookline.store.postgres.outbox_listener import OutboxWatch
 from hookline.store.postgres.relay import accept_each, messages
+from hookline.store.stages import no_hand_over
 from tests.conftest import OpenStoreWith
 from tests.store.test_relay import publish
 from tests.store_postgres.plans import buffers, explain, explain_kept, keep, scanned
@@ -222,7 +223,10 @@ async def test_no_row_is_lost_when_its_application_is_deleted_between_the_read_a
     async with store._db.indexed() as connection:
         found = await relay_of(store)._read(connection, "relay_find", True, 0, 10)
         await store.catalogue.delete_application(scene.app.no)
-        assert await relay_of(store)._move_few(connection, messages(found, clock.wall(), 1000)[0]) == (0, 0)
+        assert await relay_of(store)._move_few(connection, messages(found, clock.wall(), 1000)[0], no_hand_over) == (
+            0,
+            0,
+        )
     assert (await scene.store.pipeline.relay(10)).set_aside == 1
     assert await scene.raw.count("outbox") == 1
 
@@ -246,7 +250,10 @@ async def test_a_row_that_another_relay_set_aside_after_the_read_stays_set_aside
     async with store._db.indexed() as connection:
         found = await relay_of(store)._read(connection, "relay_find", True, 0, 10)
         await scene.raw.execute("UPDATE outbox SET error = 'a fault', set_aside_at = now()")
-        assert await relay_of(store)._move_few(connection, messages(found, clock.wall(), 1000)[0]) == (0, 0)
+        assert await relay_of(store)._move_few(connection, messages(found, clock.wall(), 1000)[0], no_hand_over) == (
+            0,
+            0,
+        )
     assert [one.reason for one in await scene.store.repair.set_aside(Page())] == ["a fault"]
     assert await scene.raw.count("message") == 0
 
@@ -549,7 +556,7 @@ async def test_plans_kept_from_empty_tables_are_good_for_full_ones(scene: Scene)
 
 def moved(scene: Scene, row_id: int) -> tuple[Any, ...]:
     one: list[list[Any]] = [["msg_1"], [scene.app.no], ["order.paid"], [b"{}"], ["evt"]]
-    return (*one, *[[None]] * 6, [row_id], 3600.0, "{}")
+    return (*one, *[[None]] * 6, [row_id], 3600.0, "{}", None, None, 60.0)
 
 
 async def fill(scene: Scene) -> None:

@@ -146,7 +146,7 @@ async def test_ingest_and_record_plans_kept_from_empty_tables_are_good_for_full_
         moves = [_move(factory.retry(job, after=9)) for job in sorted(jobs, key=lambda job: job.delivery_id)]
         columns = ([getattr(move, name) for move in moves] for name in _Move.__struct_fields__)
         return [
-            ("ingest", *new, 3600.0, 86_400.0, None),
+            ("ingest", *new, 3600.0, 86_400.0, None, None, None, 60.0),
             ("record_plain", receipts, [endpoint.no], [endpoint.no], [None]),
             ("record_lanes", [endpoint.no], [endpoint.no]),
             ("record_moves", *columns),
@@ -171,6 +171,27 @@ async def test_ingest_and_record_plans_kept_from_empty_tables_are_good_for_full_
     assert [buffers(plan) < most for plan, most in zip(found, (6_000, 6_000, 100, 6_000), strict=True)] == [True] * 4, (
         list(map(buffers, found))
     )
+
+
+async def test_a_plan_of_ingest_with_an_offer_kept_from_empty_tables_is_good_for_full_ones(scene: Scene) -> None:
+    await scene.endpoint()
+    store = engine_of(scene)
+
+    def statement(messages: int) -> tuple[Any, ...]:
+        new = _columns([factory.new_message(scene.app.no) for _ in range(messages)])
+        return "ingest", *new, 3600.0, 86_400.0, None, list(range(1000, 1000 + messages)), 7, 60.0
+
+    async def run(connection: Any) -> Plan:
+        return await explain_kept(connection, *statement(100))
+
+    await store._db.alone(lambda connection: keep(connection, store, *statement(1)), cached_plans=True)
+    await scene.raw.execute("INSERT INTO lane (endpoint_no, app_no) SELECT n, 1 FROM generate_series(1000, 6000) n")
+    await scene.raw.execute(
+        "INSERT INTO wake (endpoint_no, app_no, at, floor) SELECT n, 1, now(), now() FROM generate_series(1050, 60000) n"
+    )
+    found = await store._db.alone(run, cached_plans=True)
+    assert (scanned(found), compared(found)) == (set(), 0)
+    assert buffers(found) < 7_000
 
 
 async def test_a_claim_of_many_lanes_compares_none_with_the_tokens_of_others(scene: Scene) -> None:

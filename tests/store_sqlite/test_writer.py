@@ -177,7 +177,7 @@ async def test_an_endpoint_that_was_rolled_back_gets_nothing(scene: Scene) -> No
 
     def fails(tx: Tx) -> None:
         database.run_steps(tx, creates(scene.store.catalogue, scene.app.no, factory.new_endpoint()))
-        ingest.ingest(tx, factory.new_messages(scene.app.no, 1))
+        ingest._ingest(tx, factory.new_messages(scene.app.no, 1), None)
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

@@ -310,3 +310,71 @@ def test_a_window_stays_between_one_and_the_limit(answers: list[bool], limit: in
     for each in answers:
         window.on_answer(limit) if each else window.on_timeout()
         assert 1 <= window.slots(limit) <= limit
+
+
+# ── slots for messages that are being accepted ──
+
+
+def test_only_lanes_that_answer_and_have_room_for_every_message_get_slots() -> None:
+    slots = some_slots()
+    answered(slots, (1, 9), (2, 9))
+    slots.take([a_job(2, 9)] * 3)
+    assert slots.reserve(9, [1, 2, 3], 2, 0.0) == {1: 2}
+    assert (slots.used, slots.budgets().held_by_lane) == (5, {1: 2, 2: 3})
+    slots.cancel(9, {1: 2})
+    assert (slots.used, slots.budgets().held_by_lane) == (3, {2: 3})
+
+
+def test_reserved_slots_obey_the_share_of_the_application_and_leave_a_quarter_to_claims() -> None:
+    slots = some_slots()
+    lanes = [(no, 9) for no in range(1, 20)]
+    answered(slots, *lanes)
+    assert len(slots.reserve(9, [no for no, _ in lanes], 1, 0.0)) == 12
+    answered(slots, (30, 8))
+    assert slots.reserve(8, [30], 1, 0.0) == {}
+
+
+def test_a_lane_whose_requests_wait_too_long_gets_no_slots() -> None:
+    slots = some_slots()
+    answered(slots, (1, 9))
+    slots.take([a_job(1, 9)], 5.0)
+    assert slots.reserve(9, [1], 1, 5.5) == {1: 1}
+    slots.cancel(9, {1: 1})
+    assert slots.reserve(9, [1], 1, 5.0 + budgets.SILENT_AFTER) == {}
+
+
+def test_a_lane_that_was_refused_because_of_reserved_slots_is_woken() -> None:
+    slots = some_slots()
+    answered(slots, (1, 9))
+    reserved = slots.reserve(9, [1], 2, 0.0)
+    slots.budgets()
+    slots.line_up(a_batch(refused={1: None}))
+    assert not slots.has_ready
+    slots.cancel(9, reserved)
+    assert slots.next_in_line([]) == {1}
+
+
+def test_a_lane_in_the_line_of_its_application_is_woken_when_reserved_slots_are_freed() -> None:
+    slots = some_slots()
+    answered(slots, (1, 9), (2, 9))
+    reserved = slots.reserve(9, [1], 2, 0.0)
+    slots.budgets()
+    slots.line_up(a_batch(refused={2: 9}))
+    slots.cancel(9, reserved)
+    assert slots.next_in_line([]) == {2}
+
+
+def test_a_claim_and_reservations_do_not_take_the_same_slots() -> None:
+    slots = some_slots()
+    lanes = [(no, no) for no in range(1, 17)]
+    answered(slots, *lanes)
+    with slots.claim() as want:
+        assert want == 16
+        assert slots.reserve(1, [1], 1, 0.0) == {}
+    slots.accepts = True
+    with slots.claim() as want:
+        assert want == 12
+        got = [no for no, app_no in lanes if slots.reserve(app_no, [no], 1, 0.0)]
+        assert len(got) == 4
+        slots.take([a_job(*lane) for lane in lanes[-12:]])
+    assert slots.free == 0

@@ -15,7 +15,8 @@ is the last turn in the line. Limits of the endpoint itself (circuit, throttle, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import islice
 
@@ -161,6 +162,8 @@ class Slots:
         self._full_lanes: set[int] = set()  # endpoints that wait because they hold as many slots as one lane may
         self._heavy: set[int] = set()  # endpoints whose next delivery has a large payload that did not fit
         self._silent_starts = SilentStarts()
+        self._claiming = 0  # slots that the running claim may take
+        self.accepts = False  # whether the worker's process accepts messages, so that `reserve` is used
         self._freed: set[int] = set()  # endpoints of which a slot was freed since the last claim began
         # Endpoints that a claim refused because each held as many slots as one lane may, although one of these slots
         # was freed while the claim ran. The next call of `next_in_line` returns them: perhaps no request is left whose
@@ -241,6 +244,50 @@ class Slots:
                 self._since.setdefault(no, (now, job.app_no))
             else:
                 self._silent_starts.started()
+
+    def reserve(self, app_no: int, endpoints: Iterable[int], messages: int, now: float) -> dict[int, int]:
+        """Reserve slots for the deliveries of some messages of an application, each of which may go to all of the
+        given endpoints. Return the number of slots by endpoint.
+
+        A lane gets a slot for each message, or none. The reservation obeys the same budgets as a claim. It takes none of
+        the slots that a running claim may still take, and leaves a quarter of all slots to later claims. Only endpoints
+        that answer get slots.
+        """
+        self.silence(now)
+        pool = self._answering
+        left = pool.free - max(self._claiming, pool.total // 4)
+        room = min(app_room(pool.free, pool.by_app.get(app_no, 0), self._app_part), left)
+        reserved: dict[int, int] = {}
+        for no in endpoints:
+            if messages > room:
+                break
+            if messages <= pool.windows.get(no, 0) - self._held.get(no, 0):
+                reserved[no] = messages
+                room -= messages
+                _count(self._held, no, messages)
+                pool.add(app_no, messages, 0)
+        return reserved
+
+    def cancel(self, app_no: int, reserved: Mapping[int, int]) -> None:
+        """Free reserved slots. Lanes that a claim refused because of them are ready to be woken."""
+        for no, count in reserved.items():
+            _count(self._held, no, -count)
+            pool = self._pool_of(no)
+            pool.add(app_no, -count, 0)
+            self._freed.add(no)
+            if no in self._full_lanes:
+                self._ready.add(no)
+        self._ready.update(*(pool.next_in_line() for pool in self._pools))
+
+    @contextmanager
+    def claim(self) -> Iterator[int]:
+        """Return the number of slots that a claim may take. In a process that also accepts messages, a quarter of the free
+        slots is left for reservations during the claim."""
+        self._claiming = self.free - self.free // 4 if self.accepts else self.free
+        try:
+            yield self._claiming
+        finally:
+            self._claiming = 0
 
     def silent_pause(self, now: float) -> float:
         return self._silent_starts.pause(now)

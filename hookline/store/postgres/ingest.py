@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from hookline import clock
 from hookline.errors import Conflict, InvalidInput, StoreUnavailable
+from hookline.model.deliveries import LeasedDelivery, Offer
 from hookline.model.messages import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage
 from hookline.store.plans import batch_answers
 from hookline.store.plans.message_by_id import made_within
 from hookline.store.postgres.database import DATA_ERRORS, Connection, Database
 from hookline.store.rows import documents
+from hookline.store.rows.handed_over import handed_over
 
 _SETTLE_TRIES, _SETTLE_PAUSE = 40, 0.05
 _MAX_DOUBTS = 50_000
@@ -30,22 +34,22 @@ class Ingest:
         # Messages whose COMMIT was not confirmed: the process id of the PostgreSQL backend that ran it, by message id.
         self._doubts: dict[str, int] = {}
 
-    async def ingest(self, batch: Sequence[NewMessage]) -> list[Accepted]:
+    async def ingest(self, batch: Sequence[NewMessage], offer: Offer | None = None) -> list[Accepted]:
         if not batch:
             return []
         known = await self._settle_doubts(batch)
         fresh = [message for message in batch if message.id not in known]
-        answers = iter(await self._ingest_fresh(fresh))
+        answers = iter(await self._ingest_fresh(fresh, offer))
         return [known.get(message.id) or next(answers) for message in batch]
 
-    async def _ingest_fresh(self, batch: Sequence[NewMessage]) -> list[Accepted]:
+    async def _ingest_fresh(self, batch: Sequence[NewMessage], offer: Offer | None = None) -> list[Accepted]:
         if not batch:
             return []
         process = 0
         try:
             async with self._db.cached_plans() as connection:
                 process = connection.get_server_pid()
-                return await self._ingest_on(connection, batch)
+                return await self._ingest_on(connection, batch, offer)
         except DATA_ERRORS as error:
             raise InvalidInput(f"a message cannot be stored: {error}") from error
         except StoreUnavailable:
@@ -60,32 +64,47 @@ class Ingest:
         refused = iter(await self._ingest_fresh([message for message in batch if message.id not in known]))
         return [known.get(message.id) or next(refused) for message in batch]
 
-    async def _ingest_on(self, connection: Connection, batch: Sequence[NewMessage]) -> list[Accepted]:
+    async def _ingest_on(
+        self, connection: Connection, batch: Sequence[NewMessage], offer: Offer | None
+    ) -> list[Accepted]:
         """Accept a batch, in one round trip if one statement can do it."""
         if _simple(batch):
-            return await self.accept(connection, batch)
+            return await self.accept(connection, batch, offer)
         async with connection.transaction():
             return await self.accept(connection, batch)
 
-    async def accept(self, connection: Connection, batch: Sequence[NewMessage]) -> list[Accepted]:
+    async def accept(
+        self, connection: Connection, batch: Sequence[NewMessage], offer: Offer | None = None
+    ) -> list[Accepted]:
         """Accept a batch. If several messages have the same idempotency key, the first is stored first, so that the
         others find its key."""
         answers: dict[int, Accepted] = {}
         rest = dict(enumerate(batch))
         while rest:
             first, rest = _first_of_each(rest)
-            answers |= await self._insert(connection, first)
+            answers |= await self._insert(connection, first, offer)
         return [answers[index] for index in range(len(batch))]
 
-    async def _insert(self, connection: Connection, batch: dict[int, NewMessage]) -> dict[int, Accepted]:
+    async def _insert(
+        self, connection: Connection, batch: dict[int, NewMessage], offer: Offer | None
+    ) -> dict[int, Accepted]:
         options = self._options
         settings = options.idempotency_hours * 3600, options.retry.max_age, ages(batch.values())
-        found = await connection.fetch(self._sql["ingest"], *_columns(batch.values()), *settings)
+        lease = self.lease_values(offer)
+        found = await connection.fetch(self._sql["ingest"], *_columns(batch.values()), *settings, *lease)
+        if offer is not None and found and found[-1]["id"] is None:
+            offer.jobs = leased(found.pop(), batch.values(), lease)
         accepted = {row["id"]: _committed(row) for row in found}
         refused = [message for message in batch.values() if message.id not in accepted]
         if refused:
             accepted |= await self._refused(connection, refused)
         return {index: accepted[message.id] for index, message in batch.items()}
+
+    def lease_values(self, offer: Offer | None) -> tuple[list[int] | None, int | None, float]:
+        """Return the parameters of the statement that leases deliveries to the worker that made the offer."""
+        if offer is None or not offer.reserved:
+            return None, None, self._options.lease
+        return list(offer.reserved), clock.chance.getrandbits(62), self._options.lease
 
     async def _refused(self, connection: Connection, refused: Sequence[NewMessage]) -> dict[str, Accepted]:
         keys = [message.idempotency_key for message in refused if message.idempotency_key is not None]
@@ -196,6 +215,33 @@ def _pauses() -> Iterator[float]:
         yield pause
         left -= pause
         pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def leased(row: Any, batch: Iterable[NewMessage], lease: tuple[Any, ...]) -> list[LeasedDelivery]:
+    """Return the deliveries that a statement leased to a worker. `lease` has the values that it got for that."""
+    messages = {message.id: message for message in batch}
+    lanes = {endpoint_no: (revision, epoch) for endpoint_no, revision, epoch in row["lanes"]}
+    _, claim, _ = lease
+    return [_leased(each, messages[each[0]], row["created_at"], claim, *lanes[each[2]]) for each in row["leased"]]
+
+
+def _leased(
+    row: Sequence[Any], message: NewMessage, now: datetime, claim: int, revision: int, epoch: int
+) -> LeasedDelivery:
+    _, delivery_id, endpoint_no, due_at, expires_at, lease_until, policy = row
+    return handed_over(
+        message,
+        delivery_id=delivery_id,
+        claim=claim,
+        endpoint_no=endpoint_no,
+        revision=revision,
+        epoch=epoch,
+        now=now,
+        lease_until=lease_until,
+        due_at=due_at,
+        expires_at=expires_at,
+        policy=documents.read_policy(policy),
+    )
 
 
 def _committed(row: Any) -> Accepted:

@@ -18,9 +18,10 @@ from hookline.rules.operational_events import LONGEST, MANAGEMENT, room
 from hookline.rules.outcomes import clean
 from hookline.store.plans.outbox_rows import message_of, no_application, reasons
 from hookline.store.postgres.database import DATA_ERRORS, Connection, Database
-from hookline.store.postgres.ingest import Ingest, ages, contents
+from hookline.store.postgres.ingest import Ingest, ages, contents, leased
 from hookline.store.postgres.outbox_listener import OutboxWatch
 from hookline.store.postgres.outbox_rows import outbox_row
+from hookline.store.stages import HandOver, no_hand_over
 
 FEW = 50  # fewer rows than this are read without locks and moved by one statement; more rows are locked while read
 _MAX_BYTES = 16 * 1024 * 1024  # maximum bytes of payload to read at once; a larger payload is read alone
@@ -76,10 +77,10 @@ class Relay:
         self._scan = Scan()
         self._many = False  # True: the last call of `relay` found more than a few rows
 
-    async def relay(self, limit: int) -> RelayReport:
-        report = (
-            None if self._many else await self._db.alone(lambda conn: self._relay_few(conn, limit), cached_plans=True)
-        )
+    async def relay(self, limit: int, hand_over: HandOver | None = None) -> RelayReport:
+        report = None
+        if not self._many:
+            report = await self._db.alone(lambda conn: self._relay_few(conn, limit, hand_over), cached_plans=True)
         if report is None:
             report = await self._db.transact(lambda conn: self._relay_many(conn, limit))
         self._many = report.gone >= FEW
@@ -95,7 +96,7 @@ class Relay:
 
     # ── few rows: two round trips and no BEGIN ──
 
-    async def _relay_few(self, connection: Connection, limit: int) -> RelayReport | None:
+    async def _relay_few(self, connection: Connection, limit: int, hand_over: HandOver | None) -> RelayReport | None:
         """Relay a few rows. None: nothing was relayed, because there are many rows or the database refuses one of them."""
         start = self._scan.start()
         found = await self._read(connection, "relay_find", start == 0, start, min(limit, FEW))
@@ -103,19 +104,23 @@ class Relay:
             return None
         taken, faults = messages(found, wall(), self._options.max_payload)
         try:
-            gone, relayed = await self._move_few(connection, taken)
+            gone, relayed = await self._move_few(connection, taken, hand_over or no_hand_over)
         except DATA_ERRORS:
             return None
         return report_of(relayed, gone - relayed, await self._set_aside(connection, faults), faults)
 
-    async def _move_few(self, connection: Connection, taken: Sequence[Taken]) -> tuple[int, int]:
+    async def _move_few(self, connection: Connection, taken: Sequence[Taken], hand_over: HandOver) -> tuple[int, int]:
         """Move rows into messages. Return how many rows still existed, and how many of them became new messages."""
         if not taken:
             return 0, 0
         row_ids = [row_id for row_id, _ in taken]
         new = [message for _, message in taken]
-        values = *contents(new), row_ids, self._options.retry.max_age, ages(new)
-        moved = await connection.fetchrow(self._sql["relay_move"], *values)
+        with hand_over(new) as offer:
+            lease = self._ingest.lease_values(offer)
+            values = *contents(new), row_ids, self._options.retry.max_age, ages(new), *lease
+            moved = await connection.fetchrow(self._sql["relay_move"], *values)
+            if offer is not None and moved["leased"]:
+                offer.jobs = leased(moved, new, lease)
         return moved["gone"], moved["relayed"]
 
     # ── many rows: locked while they are read ──

@@ -6,34 +6,42 @@ Lane rows are never written.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
+from hookline import clock
+from hookline.model.deliveries import Offer
 from hookline.model.endpoints import Ordering
 from hookline.model.messages import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage
+from hookline.model.policy import PolicyOverride
 from hookline.model.states import DeliveryState
 from hookline.rules.fanout import Plan, Route, Target, max_age
 from hookline.rules.ordering import queue_of
 from hookline.store.plans import batch_answers
 from hookline.store.rows.documents import policy_text, read_policy
+from hookline.store.rows.handed_over import handed_over
 from hookline.store.sqlite.clock import instant, to_micros
 from hookline.store.sqlite.database import Database
 from hookline.store.sqlite.lanes import Wakes
-from hookline.store.sqlite.transaction import READ, Tx, texts
+from hookline.store.sqlite.transaction import READ, Tx, numbers, texts
 
 PLANS = 10_000  # maximum applications whose `fanout.Plan` is cached
 
 _SCHEDULED = 0
 # Plain integers, because the driver binds enum members many times slower.
-_PENDING, _QUEUED = int(DeliveryState.PENDING), int(DeliveryState.QUEUED)
+_PENDING, _DELIVERING, _QUEUED = (
+    int(state) for state in (DeliveryState.PENDING, DeliveryState.DELIVERING, DeliveryState.QUEUED)
+)
 
 
 class Ingest:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    async def ingest(self, batch: Sequence[NewMessage]) -> list[Accepted]:
-        answers = await self._db.write(ingest, batch)
-        self._db.events.work.set()
+    async def ingest(self, batch: Sequence[NewMessage], offer: Offer | None = None) -> list[Accepted]:
+        answers, woke = await self._db.write(_ingest, batch, offer)
+        if woke:
+            self._db.events.work.set()
         return answers
 
     async def ingest_batch(self, batch: NewBatch) -> BatchAccepted:
@@ -45,11 +53,11 @@ class Ingest:
         return await self._db.read(_accepted_under, key, body)
 
 
-def ingest(tx: Tx, batch: Sequence[NewMessage]) -> list[Accepted]:
-    ingesting = IngestBatch(tx)
+def _ingest(tx: Tx, batch: Sequence[NewMessage], offer: Offer | None) -> tuple[list[Accepted], bool]:
+    """Accept messages. Return the results, and whether a wake token was inserted."""
+    ingesting = IngestBatch(tx, offer)
     answers = [ingesting.accept(new) for new in batch]
-    ingesting.write()
-    return answers
+    return answers, ingesting.write()
 
 
 def _ingest_batch(tx: Tx, batch: NewBatch) -> BatchAccepted:
@@ -57,7 +65,7 @@ def _ingest_batch(tx: Tx, batch: NewBatch) -> BatchAccepted:
     kept = None if key is None else tx.row("ingest_batch_kept", (key, tx.now))
     if kept is not None:
         return batch_answers.again(batch, *kept)
-    accepted = batch_answers.accepted(batch, ingest(tx, batch.messages))
+    accepted = batch_answers.accepted(batch, _ingest(tx, batch.messages, None)[0])
     if key is not None:
         expires = tx.now + round(tx.options.idempotency_hours * 3_600_000_000)
         tx.run("ingest_batch_keep", (key, body, tx.now, expires, batch_answers.keep(accepted)))
@@ -106,10 +114,11 @@ def _target(no: int, event_types: str | None, channels: str | None, policy: str 
 class IngestBatch:
     """The state of one batch. New rows are written at the end, table by table."""
 
-    def __init__(self, tx: Tx) -> None:
+    def __init__(self, tx: Tx, offer: Offer | None = None) -> None:
         self._tx = tx
         self._at = tx.at
-        self._seq: int = tx.value("ingest_last_seq") or 0
+        self._seq, self._delivery_id = _last_numbers(tx)
+        self._leases = None if offer is None or not offer.reserved else _Leases(tx, offer)
         self._wakes = Wakes(tx)
         self._messages: list[tuple[Any, ...]] = []
         self._deliveries: list[tuple[Any, ...]] = []
@@ -131,12 +140,13 @@ class IngestBatch:
         self._fan_out(new, routes)
         return Accepted(status=IngestStatus.ACCEPTED, message_id=new.id, created_at=self._at, deliveries=len(routes))
 
-    def write(self) -> None:
+    def write(self) -> bool:
+        """Write the rows. Return whether a wake token was inserted."""
         self._tx.many("message_insert", self._messages)
         self._tx.many("delivery_insert", self._deliveries)
         self._tx.many("event_id_insert", list(self._event_ids.values()))
         self._tx.many("key_insert", list(self._keys.values()))
-        self._wakes.write()
+        return self._wakes.write() > 0
 
     def _same_key(self, new: NewMessage) -> Accepted | None:
         if new.idempotency_key is None:
@@ -190,25 +200,85 @@ class IngestBatch:
             no, policy = route.endpoint_no, route.policy
             expires = begins + round(max_age(policy, retry) * 1_000_000)
             key = queue_of(route.ordering, new.ordering_key)
-            row = (
-                new.app_no,
-                no,
-                self._seq,
-                now,
-                new.id,
-                new.event_type,
-                _SCHEDULED,
-                due,
-                expires,
-                policy_text(policy),
-                key,
-                _PENDING if key is None else _QUEUED,
-            )
-            self._deliveries.append(row)
-            if key is None:
-                self._wakes.add(no, due, due)
-            else:
+            self._delivery_id += 1
+            lease: tuple[int, int | None, int | None] = (_PENDING if key is None else _QUEUED, None, None)
+            if key is not None:
                 self._wakes.turn(no, key, due)
+            elif (
+                self._leases is not None
+                and due <= now < expires
+                and self._leases.take(self._delivery_id, new, no, policy, instant(due), instant(expires))
+            ):
+                lease = self._leases.columns
+            else:
+                self._wakes.add(no, due, due)
+            self._deliveries.append(
+                (
+                    self._delivery_id,
+                    new.app_no,
+                    no,
+                    self._seq,
+                    now,
+                    new.id,
+                    new.event_type,
+                    _SCHEDULED,
+                    due,
+                    expires,
+                    policy_text(policy),
+                    key,
+                    *lease,
+                )
+            )
+
+
+def _last_numbers(tx: Tx) -> tuple[int, int]:
+    """Return the last number of a message and the last id of a delivery."""
+    last = dict(tx.tuples("ingest_last_numbers"))
+    return last.get("message", 0), last.get("delivery", 0)
+
+
+class _Leases:
+    """The deliveries of one batch that are leased at once to the worker that made the offer."""
+
+    def __init__(self, tx: Tx, offer: Offer) -> None:
+        self._now = tx.at
+        self._until = self._now + timedelta(seconds=tx.options.lease)
+        self._claim = clock.chance.getrandbits(63)
+        self._lanes = {no: lane for no, *lane in tx.tuples("ingest_offered", (numbers(offer.reserved), tx.now))}
+        self._jobs = offer.jobs
+        self._jobs.clear()
+        self.columns = _DELIVERING, self._claim, to_micros(self._until)
+
+    def take(
+        self,
+        delivery_id: int,
+        new: NewMessage,
+        endpoint_no: int,
+        policy: PolicyOverride | None,
+        due: datetime,
+        expires: datetime,
+    ) -> bool:
+        """Lease a delivery, if the lane of its endpoint allows it. Return whether it is leased."""
+        lane = self._lanes.get(endpoint_no)
+        if lane is None:
+            return False
+        revision, epoch = lane
+        self._jobs.append(
+            handed_over(
+                new,
+                delivery_id=delivery_id,
+                claim=self._claim,
+                endpoint_no=endpoint_no,
+                revision=revision,
+                epoch=epoch,
+                now=self._now,
+                lease_until=self._until,
+                due_at=due,
+                expires_at=expires,
+                policy=policy,
+            )
+        )
+        return True
 
 
 def _judge_key(asked: bytes, body: bytes, message_id: str, created_at: int) -> Accepted:

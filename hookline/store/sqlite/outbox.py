@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hookline.model.outbox import OutboxPlace, OutboxRow, RelayReport
 from hookline.store.sqlite import relay
 from hookline.store.sqlite.database import Database, wait_for
+from hookline.store.stages import HandOver
 
 # Maximum seconds between two polls of the outbox. The writer thread sets the event `outbox` when another connection has
 # committed. Commits of the writer's own connection do not set the event, so the relay finds their rows only by polling.
@@ -17,7 +18,9 @@ class Outbox:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    async def relay(self, limit: int) -> RelayReport:
+    async def relay(self, limit: int, hand_over: HandOver | None = None) -> RelayReport:  # noqa: ARG002
+        """Relay as the protocol says, but without hand-over: only operational events are in this outbox, and their
+        deliveries may wait for a claim."""
         return self._woke(await self._db.write(relay.relay, limit))
 
     async def wait_outbox(self, timeout: float) -> None:

@@ -1,9 +1,24 @@
 -- Ingest: one statement inserts messages, their idempotency keys and event ids, deliveries and wake tokens. Ingest
 -- never writes lane rows.
 
+-- part: offered
+-- A worker of this process offers to send deliveries of these endpoints at once: see `engine/hand_over.py`. Leaves out
+-- lanes from which a claim might not lease such a delivery at once: those with a limit, a failure or other deliveries
+-- that wait. A lane with such deliveries has a wake token. The subquery is not a join, so that no plan reads all wake
+-- tokens.
+     offered AS MATERIALIZED (
+       SELECT l.endpoint_no, l.revision, l.epoch
+       FROM (SELECT unnest(endpoints) AS endpoint_no FROM settings) o
+       JOIN hookline.lane l USING (endpoint_no)
+       WHERE l.status = 0 AND l.circuit = 0 AND l.failures = 0 AND l.failing_since IS NULL AND l."window" IS NULL
+         AND l.throttle_rate IS NULL AND l.concurrency IS NULL AND l.pace IS NULL AND l.app_rate IS NULL
+         AND (l.held_until IS NULL OR l.held_until <= now())
+         AND (SELECT w.id FROM hookline.wake w WHERE w.endpoint_no = l.endpoint_no LIMIT 1) IS NULL),
+
 -- part: accept
 -- Turns the rows of `fresh` into messages, deliveries and wake tokens. Of several rows with one event id, the first
--- wins. `settings.ages` has the seconds that a message waited in an outbox, by message id; NULL: none has waited.
+-- wins. `settings.ages` has the seconds that a message waited in an outbox, by message id; NULL: none has waited. The
+-- deliveries of the lanes in `offered` are leased under the claim token `settings.claim`, and get no wake token.
      events AS (
        INSERT INTO hookline.event_id (app_no, event_id, message_id, created_at)
        SELECT app_no, event_id, id, now() FROM fresh WHERE event_id IS NOT NULL ORDER BY app_no, event_id, ord
@@ -18,37 +33,52 @@
        RETURNING seq, id, app_no, event_type, channels, deliver_at, policy, ordering_key),
      d AS (
        INSERT INTO hookline.delivery (app_no, endpoint_no, message_seq, message_at, message_id, event_type, due_at, expires_at,
-                                      policy, ordering_key, state)
-       SELECT m.app_no, e.no, m.seq, now(), m.id, m.event_type, greatest(now(), m.deliver_at),
-              greatest(now() - make_interval(secs => coalesce((SELECT (ages ->> m.id)::float8 FROM settings), 0)),
-                       m.deliver_at) + make_interval(secs => coalesce(
-                (m.policy ->> 'max_age')::float8, (e.policy ->> 'max_age')::float8, (t.policy ->> 'max_age')::float8,
-                (SELECT max_age FROM settings))),
-              CASE WHEN m.policy IS NULL AND e.policy IS NULL AND t.policy IS NULL THEN NULL
-                   ELSE coalesce(t.policy, '{}') || coalesce(e.policy, '{}') || coalesce(m.policy, '{}') END,
-              q.key, CASE WHEN q.key IS NULL THEN 0 ELSE 6 END
-       FROM msg m
-       JOIN hookline.application a ON a.no = m.app_no
-       JOIN hookline.endpoint e ON e.app_no = m.app_no AND e.deleted_at IS NULL AND e.status < 2
-            AND (e.event_types IS NULL OR m.event_type = ANY (e.event_types))
-            AND (e.channels IS NULL OR e.channels && m.channels)
-       LEFT JOIN hookline.event_type t ON t.org_id = a.org_id AND t.name = m.event_type
-       CROSS JOIN LATERAL (SELECT CASE e.ordering WHEN 'key' THEN m.ordering_key WHEN 'fifo' THEN '' END) q (key)
-       ORDER BY m.seq, e.no
-       RETURNING app_no, endpoint_no, message_id, due_at, ordering_key),
+                                      policy, ordering_key, state, claim, lease_until)
+       SELECT app_no, endpoint_no, seq, now(), id, event_type, due_at, expires_at, policy, key,
+              CASE WHEN key IS NOT NULL THEN 6 WHEN leased THEN 2 ELSE 0 END, CASE WHEN leased THEN claim END,
+              CASE WHEN leased THEN now() + make_interval(secs => lease) END
+       FROM (
+         SELECT m.app_no, e.no AS endpoint_no, m.seq, m.id, m.event_type, x.due_at, x.expires_at, q.key, s.claim, s.lease,
+                CASE WHEN m.policy IS NULL AND e.policy IS NULL AND t.policy IS NULL THEN NULL
+                     ELSE coalesce(t.policy, '{}') || coalesce(e.policy, '{}') || coalesce(m.policy, '{}') END AS policy,
+                q.key IS NULL AND x.due_at <= now() AND x.expires_at > now()
+                AND (e.no IN (SELECT endpoint_no FROM offered)) IS TRUE AS leased
+         FROM msg m
+         CROSS JOIN settings s
+         JOIN hookline.application a ON a.no = m.app_no
+         JOIN hookline.endpoint e ON e.app_no = m.app_no AND e.deleted_at IS NULL AND e.status < 2
+              AND (e.event_types IS NULL OR m.event_type = ANY (e.event_types))
+              AND (e.channels IS NULL OR e.channels && m.channels)
+         LEFT JOIN hookline.event_type t ON t.org_id = a.org_id AND t.name = m.event_type
+         CROSS JOIN LATERAL (SELECT CASE e.ordering WHEN 'key' THEN m.ordering_key WHEN 'fifo' THEN '' END) q (key)
+         CROSS JOIN LATERAL (
+           SELECT greatest(now(), m.deliver_at),
+                  greatest(now() - make_interval(secs => coalesce((s.ages ->> m.id)::float8, 0)), m.deliver_at)
+                  + make_interval(secs => coalesce((m.policy ->> 'max_age')::float8, (e.policy ->> 'max_age')::float8,
+                                                   (t.policy ->> 'max_age')::float8, s.max_age))) x (due_at, expires_at)
+         ORDER BY m.seq, e.no) due
+       RETURNING id, app_no, endpoint_no, message_id, due_at, expires_at, policy, ordering_key, state, lease_until),
      -- Paused endpoints get a wake token too: a concurrent resume cannot see these uncommitted deliveries, so it cannot
      -- wake the lane for them. A delivery with an ordering key always starts as queued, because this statement cannot
      -- see whether an earlier delivery of the key is still being sent. Its wake token names the key.
      woken AS (
        INSERT INTO hookline.wake (app_no, endpoint_no, at, floor, keys)
        SELECT app_no, endpoint_no, min(due_at), min(due_at), string_agg(to_json(ordering_key)::text, ',')
-       FROM d GROUP BY app_no, endpoint_no)
+       FROM d WHERE state <> 2 GROUP BY app_no, endpoint_no)
+
+-- part: leased
+-- The leased deliveries and their lanes, in the order of the fields that `Ingest.lease` reads.
+       (SELECT array_agg((message_id, id, endpoint_no, due_at, expires_at, lease_until, policy)) FROM d WHERE state = 2) AS leased,
+       (SELECT array_agg((endpoint_no, revision, epoch)) FROM offered) AS lanes
 
 -- name: ingest
 -- Inserts idempotency keys before event ids, and sorts both, so that concurrent batches do not deadlock. A message that
 -- is missing in the result was refused: see `Ingest._refused`. $14 idempotency window in seconds, $15 the deployment's
--- max age, $16 the messages' ages.
-WITH settings AS (SELECT $15::float8 AS max_age, $16::jsonb AS ages),
+-- max age, $16 the messages' ages, $17 the endpoints of the offer, $18 claim token, $19 lease in seconds. One more row,
+-- without an id, has the leased deliveries if there are any.
+WITH settings AS (SELECT $15::float8 AS max_age, $16::jsonb AS ages, $17::bigint[] AS endpoints, $18::bigint AS claim,
+                         $19::float8 AS lease),
+     -- include: offered
      m AS MATERIALIZED (
        SELECT u.*, a.org_id
        FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[], $8::text[],
@@ -68,9 +98,16 @@ WITH settings AS (SELECT $15::float8 AS max_age, $16::jsonb AS ages),
      -- include: accept
 -- No join counts the deliveries: the planner does not know how many messages a batch has. It would plan a nested loop,
 -- which compares each message of a large batch with all others.
-SELECT id, now() AS created_at, sum(deliveries) AS deliveries, (SELECT hookline.announce() WHERE EXISTS (SELECT FROM d))
+SELECT id, now() AS created_at, sum(deliveries) AS deliveries, NULL::record[] AS leased, NULL::record[] AS lanes,
+       (SELECT hookline.announce() WHERE EXISTS (SELECT FROM d WHERE state <> 2)) AS announced
 FROM (SELECT id, 0 AS deliveries FROM msg UNION ALL SELECT message_id, 1 FROM d) counted
 GROUP BY id
+UNION ALL
+SELECT NULL, now(), NULL, leased, lanes, NULL
+FROM (SELECT
+       -- include: leased
+     ) l
+WHERE leased IS NOT NULL
 
 -- name: ingest_keys
 SELECT key, body, message_id, created_at FROM hookline.idempotency WHERE key = ANY ($1::bytea[])

@@ -75,8 +75,11 @@ WITH picked AS MATERIALIZED (
 -- Deletes rows that `relay_find` found and that the relay has checked, and turns them into messages. Handles
 -- ordered rows only if it gets the advisory lock (see `relay_guard`), which it tries to take before it locks the rows.
 -- If the snapshot still shows a row that another relay has deleted, this statement skips the row when it tries to lock
--- it. $12 the rows' numbers, $13 the deployment's max age, $14 the messages' ages.
-WITH settings AS (SELECT $13::float8 AS max_age, $14::jsonb AS ages),
+-- it. $12 the rows' numbers, $13 the deployment's max age, $14 the messages' ages, $15 the endpoints of a worker's offer,
+-- $16 claim token, $17 lease in seconds.
+WITH settings AS (SELECT $13::float8 AS max_age, $14::jsonb AS ages, $15::bigint[] AS endpoints, $16::bigint AS claim,
+                         $17::float8 AS lease),
+     -- include: offered
      u AS MATERIALIZED (
        SELECT u.*
        FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[], $8::text[],
@@ -96,7 +99,8 @@ WITH settings AS (SELECT $13::float8 AS max_age, $14::jsonb AS ages),
      fresh AS MATERIALIZED (SELECT u.* FROM u JOIN mine ON mine.id = u.row_id),
      -- include: accept
 SELECT (SELECT count(*) FROM mine) AS gone, (SELECT count(*) FROM msg) AS relayed,
-       (SELECT hookline.announce() WHERE EXISTS (SELECT FROM d))
+       (SELECT hookline.announce() WHERE EXISTS (SELECT FROM d WHERE state <> 2)), now() AS created_at,
+       -- include: leased
 
 -- name: relay_delete
 DELETE FROM hookline.outbox WHERE id = ANY ($1::bigint[])
