@@ -18,6 +18,7 @@ from rich.progress import Progress
 
 from hookline import clock
 from hookline.config import load
+from hookline.engine.hand_over import HandOverPoint
 from hookline.ids import DEFAULT_ORG
 from hookline.model.catalogue import Application
 from hookline.model.endpoints import Secret
@@ -83,15 +84,22 @@ async def drained(store: Store) -> None:
 
 
 @asynccontextmanager
+async def worker_here(store: Store, env: dict[str, str]) -> AsyncIterator[HandOverPoint]:
+    """Run a worker in this process, as `hookline serve` does."""
+    stop, hand_over = asyncio.Event(), HandOverPoint()
+    config = load(env | {"HOOKLINE_LOG_ATTEMPTS": "off"})  # attempt lines would fill the benchmark's terminal
+    task = asyncio.create_task(work(store, config, stop=stop, tally=Tally(), hand_over=hand_over))
+    yield hand_over
+    stop.set()
+    await task
+
+
+@asynccontextmanager
 async def worker(store: Store, env: dict[str, str]) -> AsyncIterator[None]:
-    """Run a worker as in a deployment: in this process on SQLite, in its own process on PostgreSQL."""
+    """Run a worker in this process on SQLite, and in its own process on PostgreSQL."""
     if store.engine == "sqlite":
-        stop = asyncio.Event()
-        config = load(env | {"HOOKLINE_LOG_ATTEMPTS": "off"})  # attempt lines would fill the benchmark's terminal
-        task = asyncio.create_task(work(store, config, stop=stop, tally=Tally()))
-        yield
-        stop.set()
-        await task
+        async with worker_here(store, env):
+            yield
     else:
         with tempfile.TemporaryDirectory() as directory, running(["worker"], env, Path(directory) / "log") as process:
             yield

@@ -8,7 +8,8 @@ Each round has one run with the failing endpoints and one without them. Each run
 messages to the healthy endpoints. A wait is the time from a message's acceptance (COMMIT has returned) to its arrival.
 Requests to a failing endpoint hang until the deadline, or get a response after `--answers` seconds. A single failing endpoint
 has its backlog before the flow begins. Many failing endpoints get their messages at the moment in which the flow begins, and
-until then the worker has not sent anything to the healthy endpoints.
+until then the worker has not sent anything to the healthy endpoints. One process accepts and delivers, as `hookline serve`
+does. With `--two-processes`, the worker of PostgreSQL is another process, as with `hookline worker`.
 
 met: the p99 of the healthy endpoints is at most 1.5 times that of the run without a failing endpoint (medians of the rounds),
 and the failing lane never uses more slots of the worker than its share. With many failing endpoints, at most 2 times.
@@ -22,8 +23,9 @@ import os
 import random
 import statistics
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 import asyncpg
 import uvloop
@@ -32,13 +34,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from bench.ground import BODY, application, database, endpoint, load_backlog, opened, worker
+from bench.ground import BODY, application, database, endpoint, load_backlog, opened, worker, worker_here
 from bench.witness import Account, Answer, Witness
 from hookline.clock import monotonic
 from hookline.config import load
 from hookline.model.catalogue import Application
 from hookline.model.messages import NewMessage
 from hookline.store import Store
+from hookline.store.stages import HandOver, no_hand_over
 from tests.support import factory
 from tests.support.processes import environment
 
@@ -95,6 +98,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--same-application", action="store_true", help="all endpoints belong to one application, not to one each"
     )
+    parser.add_argument("--two-processes", action="store_true", help="run the worker of PostgreSQL in its own process")
     parser.add_argument("--silent", type=int, default=4096, help="HOOKLINE_SILENT_CONCURRENCY (4,096)")
     parser.add_argument("--rate", type=int, default=200, help="messages per second to the healthy endpoints (200)")
     parser.add_argument("--seconds", type=float, default=60.0, help="seconds of each run (60)")
@@ -122,12 +126,13 @@ async def run(url: str, engine: str, sick: bool, options: argparse.Namespace, co
             if sick and not many:
                 await load_backlog(store, failing, options.backlog, console)
             await settled(url)
-            async with worker(store, env):
+            async with worker(store, env) if options.two_processes else worker_here(store, env) as hand_over:
                 await warm(store, healthy if not many else [await _other(store, witness)], witness)
                 if many and failing:
                     await store.pipeline.ingest([_message(failing[0], SICK) for _ in range(options.each)])
                 name = f"{engine} {'with' if sick else 'without'} the failing endpoint{'s' if many else ''}"
-                accepted = await accept(store, healthy, options.rate, options.seconds, name, console)
+                publish = partial(_publish, store, hand_over or no_hand_over)
+                accepted = await accept(publish, healthy, options.rate, options.seconds, name, console)
                 await until(witness, len(accepted) + (1 if many else len(healthy)))
         account = witness.account()
     return Run(
@@ -139,6 +144,7 @@ async def run(url: str, engine: str, sick: bool, options: argparse.Namespace, co
     )
 
 
+Publish = Callable[[Sequence[NewMessage]], Awaitable[object]]
 Flow = list[tuple[Application, str]]  # applications, and the channel of the healthy endpoint that gets the message
 
 
@@ -192,7 +198,14 @@ async def warm(store: Store, flow: Flow, witness: Witness) -> None:
     await until(witness, len(flow))
 
 
-async def accept(store: Store, flow: Flow, rate: int, seconds: float, name: str, console: Console) -> dict[str, float]:
+async def _publish(store: Store, hand_over: HandOver, messages: Sequence[NewMessage]) -> None:
+    with hand_over(messages) as offer:
+        await store.pipeline.ingest(messages, offer)
+
+
+async def accept(
+    publish: Publish, flow: Flow, rate: int, seconds: float, name: str, console: Console
+) -> dict[str, float]:
     """Publish a steady flow of messages, and return when each was accepted. Due messages share one transaction."""
     chance = random.Random(1)
     accepted: dict[str, float] = {}
@@ -205,7 +218,7 @@ async def accept(store: Store, flow: Flow, rate: int, seconds: float, name: str,
             due = min(total, int((monotonic() - start) * rate)) - len(accepted)
             messages = [_message(*chance.choice(flow)) for _ in range(due)]
             if messages:
-                await store.pipeline.ingest(messages)
+                await publish(messages)
                 accepted |= dict.fromkeys((message.id for message in messages), monotonic())
                 progress.update(task, completed=len(accepted))
             await asyncio.sleep(TICK)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from hookline.model.dead import DeadFilter
-from hookline.model.deliveries import LeasedDelivery, SlotBudgets
+from hookline.model.deliveries import LeasedDelivery, Offer, SlotBudgets
 from hookline.model.endpoints import EndpointChange, OnDeath, Ordering
 from hookline.model.policy import CircuitPolicy, PolicyOverride
 from hookline.model.states import ACTIVE, DeliveryState, EndpointStatus, Reason, move
@@ -112,6 +112,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.known: dict[int, Known] = {}
         self.status: dict[int, EndpointStatus] = {}
         self.caps: dict[int, int | None] = {}
+        self.limited: set[int] = set()
         self.ordering: dict[int, Ordering] = {}
         self.on_death: dict[int, OnDeath] = {}
         self.stale: list[LeasedDelivery] = []
@@ -151,6 +152,8 @@ class StoreMachine(RuleBasedStateMachine):
         endpoint = self.run(self.store.catalogue.create_endpoint(self.app.no, new))
         self.status[endpoint.no] = EndpointStatus.ACTIVE
         self.caps[endpoint.no] = cap
+        if cap is not None or rate is not None:
+            self.limited.add(endpoint.no)
         self.ordering[endpoint.no], self.on_death[endpoint.no] = ordering, on_death
 
     @rule(which=PICK, on_death=st.sampled_from(OnDeath))
@@ -182,11 +185,13 @@ class StoreMachine(RuleBasedStateMachine):
         keys=st.lists(st.sampled_from([None, None, "a", "b"]), min_size=1, max_size=4),
         short_lived=st.booleans(),
         worker=st.integers(0, 1),
+        offered=st.booleans(),
     )
-    def ingest(self, keys: list[str | None], short_lived: bool, worker: int) -> None:
+    def ingest(self, keys: list[str | None], short_lived: bool, worker: int, offered: bool) -> None:
         policy, count = PolicyOverride(max_age=BUDGET) if short_lived else None, len(keys)
         messages = [factory.new_message(self.app.no, policy=policy, ordering_key=key) for key in keys]
-        answers = self.run(self.world.workers[worker].pipeline.ingest(messages))
+        offer = Offer(reserved=dict.fromkeys(self.status, count) if offered else {})
+        answers = self.run(self.world.workers[worker].pipeline.ingest(messages, offer))
         takers = {no for no, s in self.status.items() if s in (EndpointStatus.ACTIVE, EndpointStatus.PAUSED)}
         assert [answer.deliveries for answer in answers] == [len(takers)] * count
         for message in messages:
@@ -197,6 +202,20 @@ class StoreMachine(RuleBasedStateMachine):
                 no = delivery.endpoint_no
                 queue = queue_of(self.ordering[no], message.ordering_key)
                 self.known[delivery.id] = Known(delivery.id, no, self.messages, queue)
+        self.hand_over(offer.jobs)
+
+    def hand_over(self, jobs: list[LeasedDelivery]) -> None:
+        """Note the deliveries that a worker got without a claim. Their lanes have no limit and nothing else to send."""
+        for job in jobs:
+            known = self.known[job.delivery_id]
+            assert known.queue is None
+            assert self.status[known.endpoint_no] == EndpointStatus.ACTIVE
+            assert known.endpoint_no not in self.limited
+            assert (job.endpoint_no, job.attempts, job.sent, job.counted) == (known.endpoint_no, 0, 0, False)
+            known.go(S.DELIVERING)
+            known.job, known.aged = job, 0.0
+        waiting = {known.endpoint_no for known in self.of(S.PENDING, S.SCHEDULED)}
+        assert waiting.isdisjoint(job.endpoint_no for job in jobs)
 
     @rule(want=st.integers(1, 8), worker=st.integers(0, 1), share=st.sampled_from([1, 2, 100]))
     def claim(self, want: int, worker: int, share: int) -> None:
