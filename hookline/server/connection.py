@@ -10,7 +10,7 @@ import asyncio
 import fcntl
 import termios
 from array import array
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from typing import Any
 
 import httptools
@@ -140,6 +140,9 @@ class Connection(HttpToolsProtocol):
         has_room = self._limits.has_room(self)
         self.app = self._full_app if has_room else self._answer_without_room
         super().on_headers_complete()
+        response = _OneWrite(self.transport, self.loop, self.cycle.on_response)
+        self.cycle.transport = response  # type: ignore[assignment]  # it has all methods that uvicorn's cycle uses
+        self.cycle.on_response = response.ended
         self.cycle.keep_alive &= has_room
         self.cycle.waiting_for_100_continue &= self.parser.get_http_version() != "1.0"  # HTTP/1.0 has no 100 Continue
         self._in_body = True
@@ -304,6 +307,51 @@ class Connection(HttpToolsProtocol):
             self.transport.abort()
         else:
             self._watch_reading()
+
+
+class _OneWrite:
+    """The transport of one response. It sends the head together with the first part of the body.
+
+    uvicorn writes both separately. Each write is a system call and a packet, and the client wakes for each packet. If no
+    body follows at once, the head is sent alone.
+    """
+
+    __slots__ = ("_head", "_loop", "_on_response", "_transport")
+
+    def __init__(
+        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, on_response: Callable[[], None]
+    ) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._on_response = on_response
+        self._head: bytes | None = b""
+
+    def write(self, data: bytes) -> None:
+        if self._head is None:
+            self._transport.write(data)
+        elif self._head:
+            self._transport.write(self._head + data)
+            self._head = None
+        else:
+            self._head = data
+            self._loop.call_soon(self._flush)
+
+    def ended(self) -> None:
+        """Send a response without a body, such as that to a HEAD request."""
+        self._flush()
+        self._on_response()
+
+    def _flush(self) -> None:
+        if self._head:
+            self._transport.write(self._head)
+            self._head = None
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
 
 
 class _Flow(FlowControl):
