@@ -95,7 +95,9 @@ async def run(url: str, engine: str, lanes: int, options: argparse.Namespace, co
             async with worker(store, env):
                 await warm(store, [(quiet, HEALTHY)], witness)
                 began, before = monotonic(), witness.count(BUSY)
-                accepted = await accept(store.pipeline.ingest, [(quiet, HEALTHY)], options.rate, options.seconds, "quiet", console)
+                accepted = await accept(
+                    store.pipeline.ingest, [(quiet, HEALTHY)], options.rate, options.seconds, "quiet", console
+                )
                 sent = witness.count(BUSY)
                 rate = (sent - before) / (monotonic() - began)
                 await until(witness, 1 + len(accepted))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from hookline.model.deliveries import LeasedDelivery
+from hookline.model.endpoints import Endpoint
 from hookline.rules.request import Target
 from hookline.store import Store
 
@@ -41,9 +42,15 @@ class Targets:
     def get(self, endpoint_no: int) -> Target | None:
         return self._known.get(endpoint_no)
 
-    def of_app(self, app_no: int) -> Collection[int]:
-        """Return the numbers of the cached endpoints of an application."""
-        return self._by_app.get(app_no, ())
+    def of_app(self, app_no: int) -> list[Endpoint]:
+        """Return the cached endpoints of an application."""
+        return [self._known[no].endpoint for no in self._by_app.get(app_no, ())]
+
+    def forget(self, endpoint_no: int) -> None:
+        """Remove an endpoint from the cache, because it has changed or was deleted."""
+        target = self._known.pop(endpoint_no, None)
+        if target is not None:
+            self._by_app[target.endpoint.app_no].discard(endpoint_no)
 
     def name_of(self, endpoint_no: int) -> str:
         """Return the endpoint's public id, for logs and traces."""

@@ -8,11 +8,9 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from itertools import chain
 
 import structlog
 from msgspec import Struct
@@ -37,6 +35,7 @@ from hookline.observe.attempt_log import AttemptLog
 from hookline.observe.tally import Tally
 from hookline.observe.traces import Traces
 from hookline.rules import backoff
+from hookline.rules.claim import offers
 from hookline.rules.claim.budgets import LARGE, SILENT_AFTER, Slots
 from hookline.rules.judge import judge
 from hookline.rules.request import Target
@@ -63,6 +62,14 @@ SETTLE = 0.005  # seconds that a worker with few free slots waits for more of th
 MAX_SETTLE = 0.02  # maximum seconds that a worker waits for more free slots if they become free one by one
 START_POLL = 0.1  # seconds between checks of the stop signal while the sender starts
 MAX_UNRECORDED = 4  # outcomes that may wait in memory, as a multiple of the slots
+
+
+# Seconds that the statement of an accepting transaction may take, without its COMMIT, and more for each message. If it takes
+# longer with an offer, there are no offers for a while: the statement may have read thousands of deleted wake tokens,
+# which a long transaction keeps in the index.
+SLOW, SLOW_PER_MESSAGE, MAX_NO_OFFERS = 0.01, 0.001, 2.0
+
+Reserved = dict[int, dict[int, int]]  # reserved slots, by application and endpoint
 
 
 class WorkerSettings(Struct, frozen=True, kw_only=True):
@@ -149,6 +156,7 @@ class Worker:
         self._unarmed_poll = UNARMED_POLL  # seconds until the next claim, if publishers will not notify this worker
         self._lost_races = 0  # how often in a row the worker woke for a wake token that another worker had taken
         self._stopping = False
+        self._no_offers_until = 0.0  # monotonic; end of a pause after a transaction with an offer was slow
 
     async def run(self, stop: asyncio.Event) -> None:
         await self._sender.start()
@@ -231,7 +239,7 @@ class Worker:
     async def _claim(self) -> int:
         """Claim a batch and submit it to the sender. Return its size."""
         began = clock.monotonic()
-        with self._slots.claim() as want:
+        with self._slots.claim(began) as want:
             batch = await self._store.pipeline.claim(want, self._slots.budgets(began))
             self._outage.passed()
             self._tally.claimed(batch, clock.monotonic() - began)
@@ -247,60 +255,64 @@ class Worker:
             await self._report_deaths(batch.deaths)
         return len(batch.jobs)
 
+    # ── messages that are sent without a claim ──
+
     @contextmanager
     def hand_over(self, messages: Sequence[NewMessage]) -> Iterator[Offer | None]:
         """Offer to send the deliveries of messages that are accepted in this context: see `engine/hand_over.py`."""
-        self._slots.accepts = True
-        if not self._may_offer():
+        self._slots.accepted_at = began = clock.monotonic()
+        reserved = self._reserve(messages, began)
+        if not reserved:
             yield None
             return
-        began = clock.monotonic()
-        reserved = self._reserve(messages, began)
-        offer = Offer(reserved=dict(chain.from_iterable(map(dict.items, reserved.values()))))
+        offer = Offer(reserved={no: count for slots in reserved.values() for no, count in slots.items()})
         try:
             yield offer
         except BaseException:
-            offer.jobs.clear()
+            self._cancel(reserved)
             raise
-        finally:
-            for app_no, slots in reserved.items():
-                self._slots.cancel(app_no, slots)
-            if self._slots.has_ready:
-                self._recorder.flush()
-            self._freed.set()
-        if offer.jobs:
-            self._send_leased(offer.jobs, began)
+        if offer.took > SLOW + SLOW_PER_MESSAGE * len(messages):
+            self._no_offers_until = clock.monotonic() + min(MAX_NO_OFFERS, 20 * offer.took)
+        # An error while the deliveries are sent must not look like an error of the transaction, which is committed.
+        asyncio.get_running_loop().call_soon(self._send_leased, offer.jobs, reserved, began)
 
-    def _may_offer(self) -> bool:
-        if self._stopping or not self._sender.ready.is_set():
-            return False
-        return self._recorder.waiting < self._slots.total * MAX_UNRECORDED
+    def _reserve(self, messages: Sequence[NewMessage], now: float) -> Reserved:
+        waiting = self._recorder.waiting >= self._slots.total * MAX_UNRECORDED
+        if self._stopping or waiting or now < self._no_offers_until or not self._sender.ready.is_set():
+            return {}
+        wanted = offers.wanted(messages, self._targets.of_app)
+        reserved = {app_no: self._slots.reserve(app_no, counts, now) for app_no, counts in wanted.items()}
+        return {app_no: slots for app_no, slots in reserved.items() if slots}
 
-    def _reserve(self, messages: Sequence[NewMessage], now: float) -> dict[int, dict[int, int]]:
-        """Reserve slots for the deliveries of these messages. Return the slots by application and endpoint.
-
-        Large payloads need a part of the budget of bytes, so applications with such a message get no slots.
-        """
-        counts = Counter(message.app_no for message in messages)
-        large = {message.app_no for message in messages if len(message.payload) > LARGE}
-        return {
-            app_no: self._slots.reserve(app_no, self._targets.of_app(app_no), count, now)
-            for app_no, count in counts.items()
-            if app_no not in large
-        }
-
-    def _send_leased(self, jobs: Sequence[LeasedDelivery], began: float) -> None:
-        """Send deliveries that were leased while their messages were accepted. A delivery whose endpoint has changed
-        since it was cached is released: the next claim loads the endpoint."""
-        current = [] if self._stopping else [job for job in jobs if self._targets.has(job)]
-        if len(current) < len(jobs):
-            sent = {job.delivery_id for job in current}
-            for job in jobs:
-                if job.delivery_id not in sent:
-                    self._recorder.give_back(job)
+    def _cancel(self, reserved: Reserved) -> None:
+        for app_no, slots in reserved.items():
+            self._slots.cancel(app_no, slots)
+        if self._slots.has_ready:
             self._recorder.flush()
-        if current:
-            self._start(current, self._lease(current[0], began))
+        self._freed.set()
+
+    def _send_leased(self, jobs: Sequence[LeasedDelivery], reserved: Reserved, began: float) -> None:
+        """Send the deliveries that were leased while their messages were accepted, and free the other reserved slots.
+
+        A delivery is released if its endpoint has changed since it was cached, if the endpoint has stopped answering, or
+        if this worker stops. A claim then leases it again.
+        """
+        sent, released = [], []
+        for job in jobs:
+            if self._targets.has(job) and self._slots.answers(job.endpoint_no) and not self._stopping:
+                reserved[job.app_no][job.endpoint_no] -= 1
+                sent.append(job)
+            else:
+                self._targets.forget(job.endpoint_no)
+                released.append(job)
+        self._tally.handed_over.add(len(sent))
+        self._cancel(reserved)
+        for job in released:
+            self._recorder.give_back(job)
+        if released:
+            self._recorder.flush()
+        if sent:
+            self._start(sent, self._lease(sent[0], began), reserved=True)
 
     async def _report_deaths(self, died: Sequence[Death]) -> None:
         self._tally.died(died)
@@ -352,8 +364,14 @@ class Worker:
             raise
         self._start(missing, lease)
 
-    def _start(self, jobs: Sequence[LeasedDelivery], lease: Lease) -> None:
-        self._slots.take(jobs, clock.monotonic())
+    def _start(self, jobs: Sequence[LeasedDelivery], lease: Lease, *, reserved: bool = False) -> None:
+        """Send deliveries. `reserved`: their slots are reserved already."""
+        now = clock.monotonic()
+        if reserved:
+            for job in jobs:
+                self._slots.use(job, now)
+        else:
+            self._slots.take(jobs, now)
         self._tally.in_flight += len(jobs)
         target_of = self._targets.get
         self._submit([InFlight(job, target_of(job.endpoint_no), lease) for job in jobs])

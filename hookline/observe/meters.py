@@ -77,6 +77,9 @@ class Meters:
         self.record_seconds = Histogram(
             "hookline_record_duration_seconds", "Time of one transaction that records outcomes.", QUICK
         )
+        self.handed_over = Counter(
+            "hookline_handed_over_total", "Deliveries that the worker of the accepting process sent without a claim."
+        )
         self.stale = Counter(
             "hookline_stale_outcomes_total", "Outcomes that were ignored because their lease was lost."
         )

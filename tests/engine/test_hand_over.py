@@ -12,7 +12,6 @@ import pytest
 from hookline.engine.ingest import GroupCommit
 from hookline.engine.worker import Worker
 from hookline.errors import StoreUnavailable
-from hookline.model.deliveries import Offer
 from hookline.model.endpoints import Endpoint, EndpointChange
 from hookline.model.messages import NewMessage
 from hookline.model.states import DeliveryState
@@ -37,9 +36,9 @@ async def serving(scene: Scene, **settings: Any) -> AsyncIterator[tuple[GroupCom
     async with working(scene.store, **settings) as worker:
         start = worker._send_leased
 
-        def note(jobs: Any, began: float) -> None:
+        def note(jobs: Any, *given: Any) -> None:
             handed_over.extend(job.message_id for job in jobs)
-            start(jobs, began)
+            start(jobs, *given)
 
         worker._send_leased = note  # type: ignore[method-assign]  # the real method still runs
         ingest = GroupCommit(scene.store, hand_over=worker.hand_over)
@@ -121,6 +120,7 @@ async def test_claims_keep_a_quarter_of_the_slots(scene: Scene, receiver: Receiv
             assert offer is not None
             assert 0 < len(offer.reserved) <= 12
             assert worker._slots.free >= 4
+        await idle(worker)
         assert worker._slots.free == 16
 
 
@@ -189,10 +189,41 @@ async def test_a_worker_that_stops_makes_no_offers_and_releases_what_it_gets(sce
     assert (job.message_id, job.sent) == (message.id, 0)
 
 
+async def test_an_error_while_sending_does_not_look_like_an_error_of_the_transaction(
+    scene: Scene, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transaction is committed. If it were repeated, the message would be stored twice."""
+    endpoint = await scene.endpoint(url=receiver.url)
+    errors: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["exception"]))
+    async with serving(scene, drain=0.5) as (ingest, worker, _):
+        await known(ingest, scene, worker, endpoint)
+
+        def fail(*_: object) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(worker._sender, "submit", fail)
+        await publish(ingest, scene)
+    assert [type(error) for error in errors] == [ZeroDivisionError]
+    assert await scene.raw.count("message") == 2
+
+
+async def test_a_slow_transaction_ends_offers_for_a_while(scene: Scene, receiver: Receiver) -> None:
+    endpoint = await scene.endpoint(url=receiver.url)
+    message = factory.new_message(scene.app.no)
+    async with serving(scene) as (ingest, worker, _):
+        await known(ingest, scene, worker, endpoint)
+        with worker.hand_over([message]) as offer:
+            assert offer is not None
+            offer.took = 30.0
+        with worker.hand_over([message]) as offer:
+            assert offer is None
+
+
 async def test_a_large_payload_is_not_offered(scene: Scene, receiver: Receiver) -> None:
     endpoint = await scene.endpoint(url=receiver.url)
     async with serving(scene) as (ingest, worker, handed_over):
         await known(ingest, scene, worker, endpoint)
         with worker.hand_over([factory.new_message(scene.app.no, payload=b"x" * (LARGE + 1))]) as offer:
-            assert offer == Offer()
+            assert offer is None
         assert handed_over == []

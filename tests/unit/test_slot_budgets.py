@@ -319,7 +319,7 @@ def test_only_lanes_that_answer_and_have_room_for_every_message_get_slots() -> N
     slots = some_slots()
     answered(slots, (1, 9), (2, 9))
     slots.take([a_job(2, 9)] * 3)
-    assert slots.reserve(9, [1, 2, 3], 2, 0.0) == {1: 2}
+    assert slots.reserve(9, {1: 2, 2: 2, 3: 2}, 0.0) == {1: 2}
     assert (slots.used, slots.budgets().held_by_lane) == (5, {1: 2, 2: 3})
     slots.cancel(9, {1: 2})
     assert (slots.used, slots.budgets().held_by_lane) == (3, {2: 3})
@@ -327,29 +327,47 @@ def test_only_lanes_that_answer_and_have_room_for_every_message_get_slots() -> N
 
 def test_reserved_slots_obey_the_share_of_the_application_and_leave_a_quarter_to_claims() -> None:
     slots = some_slots()
-    lanes = [(no, 9) for no in range(1, 20)]
-    answered(slots, *lanes)
-    assert len(slots.reserve(9, [no for no, _ in lanes], 1, 0.0)) == 12
+    lanes = dict.fromkeys(range(1, 20), 1)
+    answered(slots, *((no, 9) for no in lanes))
+    assert len(slots.reserve(9, lanes, 0.0)) == 12
     answered(slots, (30, 8))
-    assert slots.reserve(8, [30], 1, 0.0) == {}
+    assert slots.reserve(8, {30: 1}, 0.0) == {}
+
+
+def test_a_worker_with_few_slots_leaves_them_to_claims() -> None:
+    slots = Slots(3, lane_limit=3, app_part=1.0, silent=16, max_bytes=100_000)
+    answered(slots, (1, 9))
+    assert slots.reserve(9, {1: 1}, 0.0) == {}
 
 
 def test_a_lane_whose_requests_wait_too_long_gets_no_slots() -> None:
     slots = some_slots()
     answered(slots, (1, 9))
     slots.take([a_job(1, 9)], 5.0)
-    assert slots.reserve(9, [1], 1, 5.5) == {1: 1}
+    assert slots.reserve(9, {1: 1}, 5.5) == {1: 1}
     slots.cancel(9, {1: 1})
-    assert slots.reserve(9, [1], 1, 5.0 + budgets.SILENT_AFTER) == {}
+    assert slots.reserve(9, {1: 1}, 5.0 + budgets.SILENT_AFTER) == {}
+
+
+def test_a_lane_is_not_silent_because_of_reserved_slots() -> None:
+    slots = some_slots()
+    answered(slots, (1, 9))
+    slots.take([a_job(1, 9)], 10.0)
+    reserved = slots.reserve(9, {1: 1}, 10.001)
+    slots.give_back(a_job(1, 9), 10.002, answered=True)
+    slots.cancel(9, reserved)
+    slots.silence(20.0)
+    assert slots.answers(1)
 
 
 def test_a_lane_that_was_refused_because_of_reserved_slots_is_woken() -> None:
     slots = some_slots()
     answered(slots, (1, 9))
-    reserved = slots.reserve(9, [1], 2, 0.0)
+    reserved = slots.reserve(9, {1: 2}, 0.0)
     slots.budgets()
     slots.line_up(a_batch(refused={1: None}))
     assert not slots.has_ready
+    assert slots.reserve(9, {1: 1}, 0.0) == {}
     slots.cancel(9, reserved)
     assert slots.next_in_line([]) == {1}
 
@@ -357,24 +375,72 @@ def test_a_lane_that_was_refused_because_of_reserved_slots_is_woken() -> None:
 def test_a_lane_in_the_line_of_its_application_is_woken_when_reserved_slots_are_freed() -> None:
     slots = some_slots()
     answered(slots, (1, 9), (2, 9))
-    reserved = slots.reserve(9, [1], 2, 0.0)
+    reserved = slots.reserve(9, {1: 2}, 0.0)
     slots.budgets()
     slots.line_up(a_batch(refused={2: 9}))
+    assert slots.reserve(9, {1: 1}, 0.0) == {}
     slots.cancel(9, reserved)
     assert slots.next_in_line([]) == {2}
+
+
+def test_a_reserved_slot_that_is_used_wakes_nobody() -> None:
+    slots = some_slots()
+    answered(slots, (1, 9), (2, 9))
+    slots.reserve(9, {1: 1}, 0.0)
+    slots.budgets()
+    slots.line_up(a_batch(refused={2: 9}))
+    slots.use(a_job(1, 9), 0.0)
+    assert (slots.used, slots.budgets().held_by_lane, slots.next_in_line([])) == (1, {1: 1}, set())
 
 
 def test_a_claim_and_reservations_do_not_take_the_same_slots() -> None:
     slots = some_slots()
     lanes = [(no, no) for no in range(1, 17)]
     answered(slots, *lanes)
-    with slots.claim() as want:
+    with slots.claim(0.0) as want:
         assert want == 16
-        assert slots.reserve(1, [1], 1, 0.0) == {}
-    slots.accepts = True
-    with slots.claim() as want:
+        assert slots.reserve(1, {1: 1}, 1.0) == {}
+    slots.accepted_at = 1.0
+    with slots.claim(2.0) as want:
         assert want == 12
-        got = [no for no, app_no in lanes if slots.reserve(app_no, [no], 1, 0.0)]
+        got = [no for no, app_no in lanes if slots.reserve(app_no, {no: 1}, 3.0)]
         assert len(got) == 4
         slots.take([a_job(*lane) for lane in lanes[-12:]])
     assert slots.free == 0
+    slots.give_back(a_job(16, 16), 3.0)
+    slots.cancel(1, {1: 1})
+    with slots.claim(1.0 + budgets.SHARED_FOR) as want:
+        assert want == 2
+
+
+STEPS = st.sampled_from(["take", "answer", "timeout", "wait", "reserve", "cancel", "use"])
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), STEPS), max_size=200))
+def test_the_pools_hold_exactly_the_requests_in_flight_and_the_reserved_slots(steps: list[tuple[int, str]]) -> None:
+    slots, held, reserved, now = some_slots(), Counter[int](), Counter[int](), 0.0
+    for no, step in steps:
+        now += 0.3
+        job = a_job(no, no % 2)
+        if step == "take":
+            slots.take([job], now)
+            held[no] += 1
+        elif step == "wait":
+            slots.silence(now)
+        elif step == "reserve":
+            reserved.update(slots.reserve(no % 2, {no: 1}, now))
+        elif step in ("cancel", "use") and reserved[no]:
+            reserved[no] -= 1
+            held[no] += step == "use"
+            slots.use(job, now) if step == "use" else slots.cancel(no % 2, {no: 1})
+        elif step in ("answer", "timeout") and held[no]:
+            slots.give_back(job, now, answered=step == "answer", timed_out=step == "timeout")
+            held[no] -= 1
+        both = held + reserved
+        found = slots.budgets(now)
+        assert slots.used == both.total()
+        assert found.held_by_lane == both
+        by_app = Counter(found.held_by_app) + Counter(found.silent_by_app)
+        assert by_app == Counter({app: sum(both[n] for n in both if n % 2 == app) for app in (0, 1)}) + Counter()
+        assert slots.total - slots.free == sum(both[n] for n in found.windows or {})
+        assert set(slots._since) <= {n for n in held if held[n]}

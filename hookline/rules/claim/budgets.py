@@ -14,6 +14,7 @@ is the last turn in the line. Limits of the endpoint itself (circuit, throttle, 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
@@ -33,6 +34,9 @@ LARGE = 16 * 1024  # bytes; larger payloads count against the budget of bytes, s
 # Silent lanes have a pool of slots. If more than `CROWD` of these slots are used, or more than 1 / `CROWDED` of them, each
 # silent lane may hold only one slot.
 CROWD, CROWDED = 64, 4
+# A worker with fewer slots than this reserves none for messages that are being accepted: claims need them.
+MIN_SHARED = 4
+SHARED_FOR = 10.0  # seconds after the process accepted messages in which claims leave slots for reservations
 MAX_LANES = 4096  # lanes whose windows a worker remembers, plus lanes that hold slots
 
 # Lanes that could start no request at their turn are checked again one after the other. The first is checked when the
@@ -101,13 +105,14 @@ class _Pool:
     def free(self) -> int:
         return self.total - self.used
 
-    def add(self, app_no: int, count: int, large: int) -> None:
-        """Add to the slots and the bytes of large payloads that an application holds. Negative numbers free them."""
+    def add(self, app_no: int, count: int, large: int, *, freed: bool = True) -> None:
+        """Add to the slots and the bytes of large payloads that an application holds. Negative numbers free them.
+        `freed`: a lane that waits may take the freed slots."""
         self.used += count
         _count(self.by_app, app_no, count)
         if large:
             _count(self._bytes_by_app, app_no, large)
-        if count < 0 and app_no in self.lines:
+        if freed and count < 0 and app_no in self.lines:
             self.freed[app_no] -= count
 
     def free_bytes_for(self, heavy: Set[int]) -> None:
@@ -154,7 +159,9 @@ class Slots:
         self._app_part = app_part
         self._answering, self._silent = _Pool(total, max_bytes), _Pool(silent, max_bytes)
         self._windows: dict[int, Window] = {}  # of lanes, by endpoint; the lane with the latest result comes last
-        self._held: dict[int, int] = {}  # slots that each lane holds, by endpoint
+        self._held: dict[int, int] = {}  # requests in flight of each lane, by endpoint
+        # Slots that are reserved for messages that are being accepted, by endpoint. They count in the pools too.
+        self._reserved: dict[int, int] = {}
         self._held_bytes: dict[int, int] = {}  # bytes of each lane's large payloads in flight, by endpoint
         # Lanes that answer and hold slots, by endpoint: the time when the last result came, or the first request
         # started, and the application. The earliest time comes first.
@@ -163,7 +170,7 @@ class Slots:
         self._heavy: set[int] = set()  # endpoints whose next delivery has a large payload that did not fit
         self._silent_starts = SilentStarts()
         self._claiming = 0  # slots that the running claim may take
-        self.accepts = False  # whether the worker's process accepts messages, so that `reserve` is used
+        self.accepted_at = -math.inf  # time at which the worker's process last accepted messages
         self._freed: set[int] = set()  # endpoints of which a slot was freed since the last claim began
         # Endpoints that a claim refused because each held as many slots as one lane may, although one of these slots
         # was freed while the claim ran. The next call of `next_in_line` returns them: perhaps no request is left whose
@@ -213,7 +220,7 @@ class Slots:
         crowded = self._silent.used > min(CROWD, self._silent.total // CROWDED)
         return SlotBudgets(
             lane_limit=self._lane_limit,
-            held_by_lane=dict(self._held),
+            held_by_lane=self._taken(),
             app_part=self._app_part,
             held_by_app=dict(self._answering.by_app),
             windows=dict(self._answering.windows),
@@ -228,6 +235,13 @@ class Slots:
             silent_bytes=self._silent.bytes,
             heavy=frozenset(self._heavy),
         )
+
+    def _taken(self) -> dict[int, int]:
+        """Return the slots of each lane, by endpoint: requests in flight and reserved slots."""
+        taken = dict(self._held)
+        for no, count in self._reserved.items():
+            _count(taken, no, count)
+        return taken
 
     def take(self, jobs: Iterable[LeasedDelivery], now: float = 0.0) -> None:
         for job in jobs:
@@ -245,45 +259,52 @@ class Slots:
             else:
                 self._silent_starts.started()
 
-    def reserve(self, app_no: int, endpoints: Iterable[int], messages: int, now: float) -> dict[int, int]:
-        """Reserve slots for the deliveries of some messages of an application, each of which may go to all of the
-        given endpoints. Return the number of slots by endpoint.
+    def reserve(self, app_no: int, wanted: Mapping[int, int], now: float) -> dict[int, int]:
+        """Reserve slots for deliveries of an application that are being accepted. `wanted` has their number, by
+        endpoint. Return the reserved slots, by endpoint.
 
-        A lane gets a slot for each message, or none. The reservation obeys the same budgets as a claim. It takes none of
+        A lane gets all slots that it wants, or none. The reservation obeys the same budgets as a claim. It takes none of
         the slots that a running claim may still take, and leaves a quarter of all slots to later claims. Only endpoints
-        that answer get slots.
+        that answer get slots, and only while no lane of the application waits for slots.
         """
         self.silence(now)
         pool = self._answering
+        if self.total < MIN_SHARED or any(app_no in pool.lines for pool in self._pools):
+            return {}
         left = pool.free - max(self._claiming, pool.total // 4)
         room = min(app_room(pool.free, pool.by_app.get(app_no, 0), self._app_part), left)
         reserved: dict[int, int] = {}
-        for no in endpoints:
-            if messages > room:
-                break
-            if messages <= pool.windows.get(no, 0) - self._held.get(no, 0):
-                reserved[no] = messages
-                room -= messages
-                _count(self._held, no, messages)
-                pool.add(app_no, messages, 0)
+        for no, count in wanted.items():
+            taken = self._held.get(no, 0) + self._reserved.get(no, 0)
+            if count <= min(room, pool.windows.get(no, 0) - taken) and no not in self._full_lanes:
+                reserved[no] = count
+                room -= count
+                _count(self._reserved, no, count)
+                pool.add(app_no, count, 0)
         return reserved
 
     def cancel(self, app_no: int, reserved: Mapping[int, int]) -> None:
         """Free reserved slots. Lanes that a claim refused because of them are ready to be woken."""
         for no, count in reserved.items():
-            _count(self._held, no, -count)
-            pool = self._pool_of(no)
-            pool.add(app_no, -count, 0)
+            _count(self._reserved, no, -count)
+            self._pool_of(no).add(app_no, -count, 0)
             self._freed.add(no)
             if no in self._full_lanes:
                 self._ready.add(no)
         self._ready.update(*(pool.next_in_line() for pool in self._pools))
 
+    def use(self, job: LeasedDelivery, now: float) -> None:
+        """Turn a reserved slot into the slot of a request in flight."""
+        _count(self._reserved, job.endpoint_no, -1)
+        self._pool_of(job.endpoint_no).add(job.app_no, -1, 0, freed=False)
+        self.take([job], now)
+
     @contextmanager
-    def claim(self) -> Iterator[int]:
+    def claim(self, now: float) -> Iterator[int]:
         """Return the number of slots that a claim may take. In a process that also accepts messages, a quarter of the free
         slots is left for reservations during the claim."""
-        self._claiming = self.free - self.free // 4 if self.accepts else self.free
+        shared = now - self.accepted_at < SHARED_FOR
+        self._claiming = self.free - self.free // 4 if shared else self.free
         try:
             yield self._claiming
         finally:
@@ -337,9 +358,9 @@ class Slots:
         pool = self._pool_of(no)
         if pool is not to:
             del pool.windows[no]
-            held, large = self._held.get(no, 0), self._held_bytes.get(no, 0)
-            pool.add(app_no, -held, -large)
-            to.add(app_no, held, large)
+            slots, large = self._held.get(no, 0) + self._reserved.get(no, 0), self._held_bytes.get(no, 0)
+            pool.add(app_no, -slots, -large)
+            to.add(app_no, slots, large)
         to.windows[no] = self._windows[no].slots(self._lane_limit)
 
     def silence(self, now: float) -> None:
@@ -357,7 +378,7 @@ class Slots:
         unless that lane holds slots."""
         if len(self._windows) > MAX_LANES:
             oldest = next(iter(self._windows))
-            if oldest not in self._held:
+            if oldest not in self._held and oldest not in self._reserved:
                 del self._windows[oldest]
                 del self._pool_of(oldest).windows[oldest]
 

@@ -93,7 +93,7 @@ class Ingest:
         lease = self.lease_values(offer)
         found = await connection.fetch(self._sql["ingest"], *_columns(batch.values()), *settings, *lease)
         if offer is not None and found and found[-1]["id"] is None:
-            offer.jobs = leased(found.pop(), batch.values(), lease)
+            lease_to(offer, found.pop(), batch.values(), lease)
         accepted = {row["id"]: _committed(row) for row in found}
         refused = [message for message in batch.values() if message.id not in accepted]
         if refused:
@@ -217,12 +217,14 @@ def _pauses() -> Iterator[float]:
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def leased(row: Any, batch: Iterable[NewMessage], lease: tuple[Any, ...]) -> list[LeasedDelivery]:
-    """Return the deliveries that a statement leased to a worker. `lease` has the values that it got for that."""
+def lease_to(offer: Offer, row: Any, batch: Iterable[NewMessage], lease: tuple[Any, ...]) -> None:
+    """Give the deliveries that a statement leased to the worker that made the offer. `lease` has the parameters that the
+    statement got for that."""
     messages = {message.id: message for message in batch}
-    lanes = {endpoint_no: (revision, epoch) for endpoint_no, revision, epoch in row["lanes"]}
-    _, claim, _ = lease
-    return [_leased(each, messages[each[0]], row["created_at"], claim, *lanes[each[2]]) for each in row["leased"]]
+    lanes = {endpoint_no: (revision, epoch) for endpoint_no, revision, epoch in row["lanes"] or ()}
+    now, (_, claim, _) = row["created_at"], lease
+    offer.took = row["took"]
+    offer.jobs = [_leased(each, messages[each[0]], now, claim, *lanes[each[2]]) for each in row["leased"] or ()]
 
 
 def _leased(

@@ -18,7 +18,7 @@ from hookline.rules.operational_events import LONGEST, MANAGEMENT, room
 from hookline.rules.outcomes import clean
 from hookline.store.plans.outbox_rows import message_of, no_application, reasons
 from hookline.store.postgres.database import DATA_ERRORS, Connection, Database
-from hookline.store.postgres.ingest import Ingest, ages, contents, leased
+from hookline.store.postgres.ingest import Ingest, ages, contents, lease_to
 from hookline.store.postgres.outbox_listener import OutboxWatch
 from hookline.store.postgres.outbox_rows import outbox_row
 from hookline.store.stages import HandOver, no_hand_over
@@ -119,8 +119,8 @@ class Relay:
             lease = self._ingest.lease_values(offer)
             values = *contents(new), row_ids, self._options.retry.max_age, ages(new), *lease
             moved = await connection.fetchrow(self._sql["relay_move"], *values)
-            if offer is not None and moved["leased"]:
-                offer.jobs = leased(moved, new, lease)
+            if offer is not None:
+                lease_to(offer, moved, new, lease)
         return moved["gone"], moved["relayed"]
 
     # ── many rows: locked while they are read ──

@@ -67,15 +67,17 @@
        FROM d WHERE state <> 2 GROUP BY app_no, endpoint_no)
 
 -- part: leased
--- The leased deliveries and their lanes, in the order of the fields that `Ingest.lease` reads.
+-- The leased deliveries and the lanes of the offer, in the order of the fields that `leased` in `ingest.py` reads, and the
+-- seconds that this statement took until now.
        (SELECT array_agg((message_id, id, endpoint_no, due_at, expires_at, lease_until, policy)) FROM d WHERE state = 2) AS leased,
-       (SELECT array_agg((endpoint_no, revision, epoch)) FROM offered) AS lanes
+       (SELECT array_agg((endpoint_no, revision, epoch)) FROM offered) AS lanes,
+       extract(epoch FROM clock_timestamp() - statement_timestamp())::float8 AS took
 
 -- name: ingest
 -- Inserts idempotency keys before event ids, and sorts both, so that concurrent batches do not deadlock. A message that
 -- is missing in the result was refused: see `Ingest._refused`. $14 idempotency window in seconds, $15 the deployment's
 -- max age, $16 the messages' ages, $17 the endpoints of the offer, $18 claim token, $19 lease in seconds. One more row,
--- without an id, has the leased deliveries if there are any.
+-- without an id, has the leased deliveries if there is an offer.
 WITH settings AS (SELECT $15::float8 AS max_age, $16::jsonb AS ages, $17::bigint[] AS endpoints, $18::bigint AS claim,
                          $19::float8 AS lease),
      -- include: offered
@@ -99,15 +101,16 @@ WITH settings AS (SELECT $15::float8 AS max_age, $16::jsonb AS ages, $17::bigint
 -- No join counts the deliveries: the planner does not know how many messages a batch has. It would plan a nested loop,
 -- which compares each message of a large batch with all others.
 SELECT id, now() AS created_at, sum(deliveries) AS deliveries, NULL::record[] AS leased, NULL::record[] AS lanes,
+       NULL::float8 AS took,
        (SELECT hookline.announce() WHERE EXISTS (SELECT FROM d WHERE state <> 2)) AS announced
 FROM (SELECT id, 0 AS deliveries FROM msg UNION ALL SELECT message_id, 1 FROM d) counted
 GROUP BY id
 UNION ALL
-SELECT NULL, now(), NULL, leased, lanes, NULL
+SELECT NULL, now(), NULL, leased, lanes, took, NULL
 FROM (SELECT
        -- include: leased
      ) l
-WHERE leased IS NOT NULL
+WHERE (SELECT endpoints IS NOT NULL FROM settings)
 
 -- name: ingest_keys
 SELECT key, body, message_id, created_at FROM hookline.idempotency WHERE key = ANY ($1::bytea[])
