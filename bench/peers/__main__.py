@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = [queues.QUEUES[name] for name in options.peers]
     if missing := queues.missing(chosen):
         sys.exit(missing)
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 120)
     results = Results(messages=options.messages, processors=os.cpu_count() or 1)
     steps = list(_steps(options, contenders(options.engines, chosen, console), results))
     for number in range(options.rounds):

@@ -6,7 +6,7 @@ import { deliver, load, plan, run } from "./program.mjs";
 const PgBoss = load("pg-boss");
 
 const QUEUE = "deliver";
-const WORKERS = 4;
+const WORKERS = 2; // more were slower
 const batchSize = plan.concurrency;
 
 const boss = new PgBoss({ connectionString: plan.url, max: 20 });
