@@ -1,6 +1,6 @@
 """Hookline measured beside job queues whose workers send the same webhooks.
 
-make peers && python -m bench.peers      about 10 minutes: graphile-worker, pg-boss and BullMQ, each with undici
+make peers && python -m bench.peers      about 6 minutes: graphile-worker, pg-boss and BullMQ, each with undici
 python -m bench.peers --peers celery     another queue; the names can be combined
 python -m bench.peers --seconds 0        only the drain; `--messages 0` measures only the flow
 
@@ -9,9 +9,10 @@ drain   a worker process delivers messages that were enqueued before: deliveries
 flow    messages are enqueued at a fixed rate: time from the call that enqueues one (API of Hookline: from the time at
         which the call is due) to its arrival
 
-All run in turn on this machine, each with a new database and one worker process. Every request is signed as Standard
-Webhooks says. PostgreSQL writes each commit to disk before it returns. Redis writes to disk once a second (appendonly
-yes, appendfsync everysec, which is its default and what BullMQ recommends), so a crash can lose the last second.
+All run in turn on this machine, each with a new database: one `hookline serve`, or one worker of a queue. Every request
+is signed as Standard Webhooks says. PostgreSQL writes each commit to disk before it returns. Redis writes to disk once
+a second (appendonly yes, appendfsync everysec, which is its default and what BullMQ recommends), so a crash can lose the
+last second.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from bench.flow import CUSTOMERS
 from bench.ground import BODY
 from bench.peers import queues
 from bench.peers.contenders import Contender, Flow, contenders
-from bench.peers.results import Results, drain_table, drained, flow_table, flowed
+from bench.peers.results import BASELINE, Results, drain_table, drained, flow_table, flowed
 from bench.peers.task import Task, payload
 
 SIZE = 1024  # bytes of a message of the drain
@@ -50,9 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             with console.status(f"round {number + 1} of {options.rounds}: {name}"):
                 step()
         if options.json:
-            options.json.write_bytes(
-                results.to_json()
-            )  # after each round, so that an interrupted run leaves its results
+            # After each round, so that an interrupted run leaves its results.
+            options.json.write_bytes(results.to_json())
     _report(results, console)
 
 
@@ -64,8 +64,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m bench.peers", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     add = parser.add_argument
-    add("--peers", nargs="*", default=["graphile-worker", "pg-boss", "bullmq"], choices=list(queues.QUEUES))
-    add("--engines", nargs="*", default=["postgres", "sqlite"], choices=["postgres", "sqlite"])
+    peers, engines = ["graphile-worker", "pg-boss", "bullmq"], ["postgres", "sqlite"]
+    add("--peers", nargs="*", default=peers, choices=list(queues.QUEUES), help=f"job queues ({' '.join(peers)})")
+    add("--engines", nargs="*", default=engines, choices=engines, help=f"engines of Hookline ({' '.join(engines)})")
     add("--messages", type=_number(0, 200_000), default=20_000, help="messages of a drain; 0 skips it (20,000)")
     add("--endpoints", type=_number(1, 50), default=8, help="endpoints that share the messages of a drain (8)")
     add("--concurrency", type=_number(1, 1024), default=256, help="requests in flight of a job queue's worker (256)")
@@ -138,8 +139,9 @@ def _report(results: Results, console: Console) -> None:
     loads = ", ".join(f"{load:.1f}" for load in results.loads)
     console.print(f"load of the machine before each round: {loads}; {results.processors} processors")
     console.print("PostgreSQL: each commit is on disk before it returns. Redis: appendonly yes, appendfsync everysec")
+    console.print("The tables have medians of the rounds.")
     console.print(
-        "The tables have medians of the rounds. Hookline / this: the medians of Hookline (PostgreSQL) divided by these"
+        f"Hookline / this: the medians of {BASELINE} divided by those of the row, in the order of the columns."
     )
     if results.drains:
         console.print(drain_table(results))
