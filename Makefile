@@ -11,7 +11,11 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 
 # Svix's SDKs for the tests, each generation and language in a place of its own.
 SDK := $(VENV)/sdk
+# The job queues that the benchmark measures beside Hookline.
+PEERS := $(VENV)/peers
 NODE_22 := node -e 'process.exit(parseInt(process.versions.node) < 22 ? 1 : 0)' && npm --version
+NODE_20 := node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b > 18) ? 0 : 1)' && \
+	npm --version
 
 # Loopback is refused to webhooks unless it is opened; a server that is started from here is for trying things out.
 TRY_NETS := 127.0.0.0/8,::1/128
@@ -20,7 +24,7 @@ TRY_NETS := 127.0.0.0/8,::1/128
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve listen test drill compiled sdk check format bench screenshots simulate lock clean
+.PHONY: help setup demo serve listen test drill compiled sdk check format bench peers screenshots simulate lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +67,8 @@ bench: $(VENV)/.dev ## Measure deliveries, latency, accepted messages and the ou
 	$(BIN)/python -m bench.ingest
 	$(BIN)/python -m bench.outbox
 
+peers: $(PEERS)/node/.ready $(PEERS)/python/.ready ## Install the job queues that `python -m bench.peers` compares with Hookline
+
 screenshots: $(VENV)/.browser ## Make docs/screenshots again, from `make demo` after a minute and a half
 	$(BIN)/python -m tests.browser.screenshots
 
@@ -80,6 +86,9 @@ lock: ## Pin every dependency again, with hashes (needs uv and npm)
 		--upgrade --group svix-1 -o requirements/svix-1.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--upgrade --group node -o requirements/node.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--upgrade --group peers -o requirements/peers.txt
+	npm update --prefix bench/peers --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund
 	npm update --prefix tests/sdk/node --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund
 
 clean: ## Remove .venv, caches and builds; databases stay
@@ -117,6 +126,20 @@ $(VENV)/.browser: $(VENV)/.dev
 $(SDK)/svix-1/.ready: requirements/svix-1.txt | $(VENV)/.dev
 	@$(BIN)/python -m venv --clear --without-pip $(SDK)/svix-1
 	@$(PIP) --python $(SDK)/svix-1/bin/python install --require-hashes -r requirements/svix-1.txt
+	@touch $@
+
+$(PEERS)/python/.ready: requirements/peers.txt | $(VENV)/.dev
+	@$(BIN)/python -m venv --clear --without-pip $(PEERS)/python
+	@$(PIP) --python $(PEERS)/python/bin/python install --require-hashes -r requirements/peers.txt
+	@touch $@
+
+$(PEERS)/node/.ready: bench/peers/package.json bench/peers/package-lock.json requirements/node.txt | $(VENV)/.dev
+	@{ $(NODE_20); } >/dev/null 2>&1 || $(PIP) install --require-hashes -r requirements/node.txt || { \
+		echo "The job queues for Node need Node 20.18.1 or newer with npm: https://nodejs.org/" >&2; exit 1; }
+	@mkdir -p $(PEERS)/node
+	@cp bench/peers/package.json bench/peers/package-lock.json $(PEERS)/node/
+	@export PATH="$(abspath $(BIN)):$$PATH" && ln -sf "$$(node -p process.execPath)" $(PEERS)/node/node && \
+		npm ci --prefix $(PEERS)/node --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
 	@touch $@
 
 # The newest svix of npm needs Node 22: the machine's, or PyPI's where it is older, missing, or without npm.

@@ -95,7 +95,7 @@ def _measure(case: Case, seconds: float, warm: float) -> Measured:
         for number in range(CUSTOMERS):
             server.call("/api/v1/app", {"name": f"customer {number}", "uid": f"c{number}"})
             server.call(f"/api/v1/app/c{number}/endpoint", {"url": witness.url(f"hook/{number}")})
-        sent = uvloop.run(_flow(server, witness, case.rate, seconds, warm))
+        sent = uvloop.run(flow(server, witness, case.rate, seconds, warm))
         first: dict[str, float] = {}
         for arrival in witness.account().arrivals:
             first.setdefault(arrival.message_id, arrival.at)
@@ -114,7 +114,7 @@ def _serving(case: Case) -> Iterator[Server]:
 # ── the flow ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _flow(server: Server, witness: Witness, rate: int, seconds: float, warm: float) -> dict[str, float]:
+async def flow(server: Server, witness: Witness, rate: int, seconds: float, warm: float) -> dict[str, float]:
     """Send messages at a fixed rate. Return the time at which each measured message was due, by message id."""
     clients = _Clients(server)
     await clients.open()

@@ -66,12 +66,14 @@ async def endpoint(store: Store, app: Application, url: str, *, channel: str | N
     await store.catalogue.create_endpoint(app.no, new)
 
 
-async def load_backlog(store: Store, apps: list[Application], messages: int, console: Console) -> None:
+async def load_backlog(
+    store: Store, apps: list[Application], messages: int, console: Console, payload: bytes = BODY
+) -> None:
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task(f"loading {messages:,} messages", total=messages)
         for start in range(0, messages, 500):
             numbers = range(start, min(start + 500, messages))
-            await store.pipeline.ingest([factory.new_message(apps[n % len(apps)].no, payload=BODY) for n in numbers])
+            await store.pipeline.ingest([factory.new_message(apps[n % len(apps)].no, payload=payload) for n in numbers])
             progress.advance(task, len(numbers))
 
 

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -61,12 +61,15 @@ def _places() -> Iterator[tuple[str, Path]]:
 class RedisServer:
     """One server that starts without data. `stop` and `start` keep its address, so that a client can see it come back."""
 
-    def __init__(self, binary: Path | None = None, *, cluster: bool = False) -> None:
+    def __init__(
+        self, binary: Path | None = None, *, cluster: bool = False, settings: Mapping[str, str] | None = None
+    ) -> None:
         found = binary or next(iter(binaries().values()), None)
         if found is None:
             raise RedisFailed(INSTALL)
         self._binary = found
         self._cluster = cluster
+        self._settings = dict(settings or {})
         self.home = Path(tempfile.mkdtemp(prefix="hookline-redis-", dir="/tmp"))  # a socket's path must be short
         self.socket = self.home / "socket"
         self.port = 0
@@ -115,7 +118,7 @@ class RedisServer:
             "dir": str(self.home),
             "save": "",
             "cluster-enabled": "yes" if self._cluster else "no",
-        }
+        } | self._settings
         options = [part for name, value in settings.items() for part in (f"--{name}", value)]
         with (self.home / "log").open("ab") as log:
             self._process = subprocess.Popen(
