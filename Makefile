@@ -62,10 +62,9 @@ format: $(VENV)/.dev ## Format the code and apply the fixes of lint
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.dev ## Measure deliveries, latency, accepted messages and the outbox on both engines
-	$(BIN)/python -m bench
-	$(BIN)/python -m bench.ingest
-	$(BIN)/python -m bench.outbox
+bench: $(VENV)/.dev ## Measure Hookline on this machine, under ten minutes; shorter: make bench ARGS=--quick
+	@PATH="$$PATH:$$($(BIN)/python -c 'from tests.support.postgres import binaries; print(binaries())' 2>/dev/null)" \
+		exec $(BIN)/hookline bench $(ARGS)
 
 peers: $(PEERS)/node/.ready $(PEERS)/python/.ready ## Install the job queues that `python -m bench.peers` compares with Hookline
 

@@ -1,1 +1,4 @@
-"""Benchmarks: run `make bench`, or see `python -m bench --help`. They send requests only to this machine."""
+"""Benchmarks for developers of Hookline, each `python -m bench.NAME`. `hookline bench` is the one for users.
+
+They send requests only to this machine.
+"""

@@ -71,6 +71,10 @@ COMMANDS = {
         "demo.command:demo",
         "Try Hookline with four simulated customers, endpoints that work, fail, hang and recover, and a stream of messages.",
     ),
+    "bench": (
+        "bench.command:bench",
+        "Measure Hookline on this machine: throughput, latency, memory, and the limits of single parts.",
+    ),
     "apps": ("apps:app", "Applications: the customers whose endpoints get webhooks."),
     "endpoints": ("endpoints:app", "Endpoints: the URLs that webhooks go to, and the state of their lanes."),
     "event-types": ("event_types:app", "Event types: the catalogue that endpoints choose from."),

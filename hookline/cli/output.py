@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -129,17 +131,28 @@ class Output:
     @contextmanager
     def progress(self, label: str, total: int | None) -> Iterator[Callable[[int], None]]:
         """Show a progress bar on standard error if it is a terminal. Yields the function that advances it."""
+        with self._bar(label, total) as update:
+            yield lambda done: update(advance=done)
+
+    @contextmanager
+    def steps(self, total: int) -> Iterator[Callable[[str], None]]:
+        """Show a progress bar whose label names the current step. Yields the function that begins a step."""
+        done = itertools.count()
+        with self._bar("", total) as update:
+            yield lambda label: update(description=label, completed=next(done))
+
+    @contextmanager
+    def _bar(self, label: str, total: int | None) -> Iterator[Callable[..., None]]:
         console = Console(stderr=True)
         if self.as_json or not console.is_terminal:
-            yield lambda _done: None
+            yield lambda **_changes: None
             return
         # imported here, because few commands show a bar
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=console, transient=True) as bar:
-            task = bar.add_task(label, total=total)
-            yield lambda done: bar.advance(task, done)
+            yield partial(bar.update, bar.add_task(label, total=total))
 
 
 def confirm(question: str) -> None:

@@ -25,7 +25,7 @@ from tests.support.ports import free_port
 API = "docs/guides/call-the-api.md"
 SDKS = "docs/guides/use-svix-sdks.md"
 GROUPS = ("apps", "event-types", "endpoints", "outbox", "dead", "tasks", "keys", "operators", "alerts")
-ALONE = "serve|worker|relay|migrate|backup|restore|reseal|token|send|listen|trace|top|doctor|demo"
+ALONE = "serve|worker|relay|migrate|backup|restore|reseal|token|send|listen|trace|top|doctor|demo|bench"
 COMMAND = re.compile(rf"\bhookline ((?:{ALONE}|{'|'.join(GROUPS)})\b[^`\n]*)")
 
 

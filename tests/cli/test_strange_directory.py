@@ -9,11 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from hookline.cli.bench import empty, ground, receiver
 from hookline.engine.sender import process as sender_process
 from hookline.server import supervise
 from hookline.services.schemas import pool as schema_pool
 
-COMMANDS = (supervise.WORKER, sender_process.COMMAND, schema_pool.COMMAND)
+COMMANDS = (
+    supervise.WORKER,
+    sender_process.COMMAND,
+    schema_pool.COMMAND,
+    ground.HOOKLINE,
+    receiver.COMMAND,
+    empty.COMMAND,
+)
 SOURCES = Path(supervise.__file__).parents[1]
 
 

@@ -1,6 +1,7 @@
-"""A handler that only checks the token, reads the body and answers 202. It measures the cost of HTTP alone.
+"""An API that only checks the token, reads the body and answers 202. It shows what HTTP alone costs.
 
-It runs in its own process, with the settings of `hookline serve`. It prints its port, and ends when its standard input ends.
+It runs in its own process, with the settings of `hookline serve`. It reads the secret of the tokens from standard
+input, prints its port, and ends when its standard input ends.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from starlette.types import Receive, Scope, Send
 
 from hookline import clock
 from hookline.security import tokens
-from hookline.server import http
-from hookline.server import sockets as listeners
+from hookline.server import http, sockets
 
+COMMAND = (sys.executable, "-P", "-m", "hookline.cli.bench.empty")
 _BODY = (
     b'{"id":"msg_2Yk8mNq4P0b1dEfGhIjKlMnOpQr","eventType":"order.paid","payload":{},"timestamp":"2024-02-29T12:34:56Z"}'
 )
@@ -45,7 +46,7 @@ class Empty:
 
 
 async def main(secret: str) -> None:
-    listener = listeners.bind("127.0.0.1", 0)
+    listener = sockets.bind("127.0.0.1", 0)
     stop = asyncio.Event()
     print(listener.getsockname()[1], flush=True)
     serving = asyncio.create_task(http.serve(Empty(secret), listener, stop=stop, grace=1))
@@ -55,4 +56,4 @@ async def main(secret: str) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main(sys.argv[1]))
+    uvloop.run(main(sys.stdin.readline().strip()))

@@ -1,0 +1,1 @@
+"""`hookline bench`: measures Hookline on the machine of the user, with temporary databases and receivers on loopback."""
