@@ -64,6 +64,7 @@ START_POLL = 0.1  # seconds between checks of the stop signal while the sender s
 MAX_UNRECORDED = 4  # outcomes that may wait in memory, as a multiple of the slots
 
 
+MIN_SHARED = 4  # a worker with fewer slots makes no offers, because claims need the slots
 # Seconds that the statement of an accepting transaction may take, without its COMMIT, and more for each message. If it takes
 # longer with an offer, there are no offers for a while: the statement may have read thousands of deleted wake tokens,
 # which a long transaction keeps in the index.
@@ -279,6 +280,8 @@ class Worker:
     def _reserve(self, messages: Sequence[NewMessage], now: float) -> Reserved:
         waiting = self._recorder.waiting >= self._slots.total * MAX_UNRECORDED
         if self._stopping or waiting or now < self._no_offers_until or not self._sender.ready.is_set():
+            return {}
+        if self._settings.slots < MIN_SHARED:
             return {}
         wanted = offers.wanted(messages, self._targets.of_app)
         reserved = {app_no: self._slots.reserve(app_no, counts, now) for app_no, counts in wanted.items()}

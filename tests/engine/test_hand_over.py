@@ -208,6 +208,14 @@ async def test_an_error_while_sending_does_not_look_like_an_error_of_the_transac
     assert await scene.raw.count("message") == 2
 
 
+async def test_a_worker_with_few_slots_leaves_them_to_claims(scene: Scene, receiver: Receiver) -> None:
+    endpoint = await scene.endpoint(url=receiver.url)
+    async with serving(scene, slots=3, share=3) as (ingest, worker, _):
+        await known(ingest, scene, worker, endpoint)
+        with worker.hand_over([factory.new_message(scene.app.no)]) as offer:
+            assert offer is None
+
+
 async def test_a_slow_transaction_ends_offers_for_a_while(scene: Scene, receiver: Receiver) -> None:
     endpoint = await scene.endpoint(url=receiver.url)
     message = factory.new_message(scene.app.no)

@@ -317,6 +317,20 @@ async def test_the_slot_of_an_expired_lease_is_freed_once(scene: Scene) -> None:
     assert (await scene.lane(endpoint)).in_flight == 2
 
 
+async def test_the_end_of_an_older_request_does_not_delay_the_recovery(scene: Scene) -> None:
+    """A request that started before the circuit opened ends while the probe is in flight."""
+    endpoint = await scene.endpoint(concurrency=2)
+    await scene.send(4)
+    older, _ = await scene.claim_all()
+    await scene.store.catalogue.open_circuit(endpoint.no, "they deploy", until=await scene.store.now())
+    (probe,) = await scene.claim_all()
+    assert probe.probe
+    await scene.record(factory.delivered(older))
+    await scene.record(factory.delivered(probe))
+    assert (await scene.lane(endpoint)).circuit == Circuit.RECOVERING
+    assert len(await scene.claim_all()) == 1
+
+
 async def test_a_lane_at_its_concurrency_limit_sends_its_whole_backlog(scene: Scene) -> None:
     endpoint = await scene.endpoint(concurrency=4)
     await scene.send(40)

@@ -168,6 +168,9 @@ def test_outcomes_of_another_epoch_still_free_their_slots(lane, old):
     lane = replace(lane, in_flight=20, waiting_floor=ahead(-6))
     result = folded(lane, *[an_outcome(health, 3, counted=True) for health in old], at=2.0)
     assert result.lane.in_flight == 20 - len(old)
+    if lane.circuit == Circuit.HALF_OPEN:  # the end of the probe will wake the lane
+        assert (result.lane.waiting_floor, result.wake_at) == (ahead(-6), None)
+        return
     assert result.lane.waiting_floor is None
     assert result.wake_floor == ahead(-6)
     assert result.wake_at == max(ahead(2.0), lane.probe_at or ahead(2.0))

@@ -334,12 +334,6 @@ def test_reserved_slots_obey_the_share_of_the_application_and_leave_a_quarter_to
     assert slots.reserve(8, {30: 1}, 0.0) == {}
 
 
-def test_a_worker_with_few_slots_leaves_them_to_claims() -> None:
-    slots = Slots(3, lane_limit=3, app_part=1.0, silent=16, max_bytes=100_000)
-    answered(slots, (1, 9))
-    assert slots.reserve(9, {1: 1}, 0.0) == {}
-
-
 def test_a_lane_whose_requests_wait_too_long_gets_no_slots() -> None:
     slots = some_slots()
     answered(slots, (1, 9))

@@ -34,8 +34,6 @@ LARGE = 16 * 1024  # bytes; larger payloads count against the budget of bytes, s
 # Silent lanes have a pool of slots. If more than `CROWD` of these slots are used, or more than 1 / `CROWDED` of them, each
 # silent lane may hold only one slot.
 CROWD, CROWDED = 64, 4
-# A worker with fewer slots than this reserves none for messages that are being accepted: claims need them.
-MIN_SHARED = 4
 SHARED_FOR = 10.0  # seconds after the process accepted messages in which claims leave slots for reservations
 MAX_LANES = 4096  # lanes whose windows a worker remembers, plus lanes that hold slots
 
@@ -269,7 +267,7 @@ class Slots:
         """
         self.silence(now)
         pool = self._answering
-        if self.total < MIN_SHARED or any(app_no in pool.lines for pool in self._pools):
+        if any(app_no in pool.lines for pool in self._pools):
             return {}
         left = pool.free - max(self._claiming, pool.total // 4)
         room = min(app_room(pool.free, pool.by_app.get(app_no, 0), self._app_part), left)

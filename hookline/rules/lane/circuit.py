@@ -59,6 +59,10 @@ def fold(
     freed = any(outcome.counted for outcome in outcomes) or (before.failures > 0 and not lane.failures)
     if lane.waiting_floor is None or not (freed or events):
         return Fold(lane=lane, events=events)
+    if lane.circuit == Circuit.HALF_OPEN and lane.in_flight:
+        # The lane waits for the end of its probe, not of the request that has ended. It already has a wake token for
+        # `probe_at`. Without `waiting_floor`, the end of the probe would not wake it.
+        return Fold(lane=lane, events=events)
     woken = replace(lane, waiting_floor=None)
     return Fold(lane=woken, events=events, wake_at=_wake_at(lane, now), wake_floor=lane.waiting_floor)
 
