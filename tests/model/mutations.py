@@ -155,7 +155,7 @@ class LeasesUnchecked(Protocol):
 
 
 class RecordsWithoutClaim(Protocol):
-    """A result is recorded for any leased delivery, whoever holds the lease."""
+    """A result is recorded for any leased delivery, also if another worker holds the lease."""
 
     def fence(self, row: Row, job: Job) -> bool:
         return row.state == DeliveryState.DELIVERING

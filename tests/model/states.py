@@ -213,7 +213,7 @@ def canonical(s: State) -> State:
     """Return the state that stands for all states that behave in the same way.
 
     Of past times, only the order is kept. An epoch is 0 if it is that of the lane, and -1 otherwise. A wake token that
-    is neither earlier nor has a lower floor than another one is left out: whoever reads it has read the other one too.
+    is neither earlier nor has a lower floor than another one is left out: a claim that reads it has read the other one too.
     """
     ranks = {at: -place for place, at in enumerate(sorted(_past(s), reverse=True), 1)}
     if any(at != rank for at, rank in ranks.items()):
