@@ -42,9 +42,10 @@ class Targets:
     def get(self, endpoint_no: int) -> Target | None:
         return self._known.get(endpoint_no)
 
-    def of_app(self, app_no: int) -> list[Endpoint]:
-        """Return the cached endpoints of an application."""
-        return [self._known[no].endpoint for no in self._by_app.get(app_no, ())]
+    def of_app(self, app_no: int, most: int) -> list[Endpoint]:
+        """Return the cached endpoints of an application, or none if there are more than `most`."""
+        numbers = self._by_app.get(app_no, ())
+        return [self._known[no].endpoint for no in numbers] if len(numbers) <= most else []
 
     def forget(self, endpoint_no: int) -> None:
         """Remove an endpoint from the cache, because it has changed or was deleted."""

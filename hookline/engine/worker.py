@@ -302,11 +302,11 @@ class Worker:
         """
         sent, released = [], []
         for job in jobs:
-            if self._targets.has(job) and self._slots.answers(job.endpoint_no) and not self._stopping:
-                reserved[job.app_no][job.endpoint_no] -= 1
+            slots = reserved.get(job.app_no, {})
+            if slots.get(job.endpoint_no, 0) and self._may_send(job):
+                slots[job.endpoint_no] -= 1
                 sent.append(job)
             else:
-                self._targets.forget(job.endpoint_no)
                 released.append(job)
         self._tally.handed_over.add(len(sent))
         self._cancel(reserved)
@@ -316,6 +316,12 @@ class Worker:
             self._recorder.flush()
         if sent:
             self._start(sent, self._lease(sent[0], began), reserved=True)
+
+    def _may_send(self, job: LeasedDelivery) -> bool:
+        if not self._targets.has(job):
+            self._targets.forget(job.endpoint_no)
+            return False
+        return self._slots.answers(job.endpoint_no) and not self._stopping
 
     async def _report_deaths(self, died: Sequence[Death]) -> None:
         self._tally.died(died)

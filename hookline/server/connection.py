@@ -343,8 +343,9 @@ class _OneWrite:
 
     def _flush(self) -> None:
         if self._head:
-            self._transport.write(self._head)
-            self._head = None
+            head, self._head = self._head, None
+            if not self._transport.is_closing():
+                self._transport.write(head)
 
     def close(self) -> None:
         self._flush()

@@ -117,7 +117,8 @@ class Claim(Protocol):
         """Lease up to `want` due deliveries under a new claim token. `rules/claim/` has the fairness rules. A due
         delivery whose time budget is over becomes a dead letter.
 
-        If `budgets` limits applications, `want` must be the number of all free slots of the worker.
+        If `budgets` limits applications, `want` must be the number of all free slots of the worker, or three quarters of
+        it in a process that accepts messages. The share of an application is computed from `want`.
         """
 
     async def release(self, jobs: Sequence[LeasedDelivery]) -> int:

@@ -14,6 +14,7 @@ from hookline.model.endpoints import Endpoint, Ordering
 from hookline.model.messages import IngestStatus, NewMessage
 from hookline.model.policy import CircuitPolicy, PolicyOverride
 from hookline.model.states import DeliveryState
+from hookline.rules.claim.budgets import LARGE
 from hookline.rules.lane.admission import admit
 from tests.support import factory
 from tests.support.scene import Scene
@@ -139,6 +140,17 @@ async def test_only_deliveries_that_are_due_without_an_order_are_handed_over(sce
     assert {job.endpoint_no for job in jobs} == {plain.no}
     assert await accept(scene, [a_message(scene, deliver_at=later)], keyed, fifo, plain) == []
     assert {job.endpoint_no for job in await scene.claim()} == {keyed.no, fifo.no}
+
+
+async def test_large_and_earlier_messages_beside_a_small_one_are_not_handed_over(scene: Scene) -> None:
+    """The worker has reserved a slot for the small message only."""
+    endpoint = await scene.endpoint()
+    small, large = a_message(scene), a_message(scene, payload=b"x" * (LARGE + 1))
+    dated = a_message(scene, deliver_at=await scene.raw.now() - timedelta(hours=1))
+    largest = a_message(scene, payload=b"x" * LARGE)
+    jobs = await accept(scene, [dated, large, small, largest], endpoint)
+    assert {job.message_id for job in jobs} == {small.id, largest.id}
+    assert {job.message_id for job in await scene.claim()} == {dated.id, large.id}
 
 
 async def test_a_delivery_whose_time_budget_was_used_up_in_the_outbox_is_not_handed_over(scene: Scene) -> None:

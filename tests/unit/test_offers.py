@@ -24,7 +24,10 @@ def an_endpoint(no: int, **fields: Any) -> Endpoint:
 
 
 def wants(endpoints: list[Endpoint], *messages: NewMessage) -> dict[int, dict[int, int]]:
-    return {app_no: dict(counts) for app_no, counts in wanted(messages, lambda _: endpoints).items()}
+    return {
+        app_no: dict(counts)
+        for app_no, counts in wanted(messages, lambda _, most: endpoints if len(endpoints) <= most else []).items()
+    }
 
 
 def a_message(**fields: Any) -> NewMessage:

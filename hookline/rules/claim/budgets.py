@@ -284,6 +284,8 @@ class Slots:
     def cancel(self, app_no: int, reserved: Mapping[int, int]) -> None:
         """Free reserved slots. Lanes that a claim refused because of them are ready to be woken."""
         for no, count in reserved.items():
+            if not count:
+                continue
             _count(self._reserved, no, -count)
             self._pool_of(no).add(app_no, -count, 0)
             self._freed.add(no)

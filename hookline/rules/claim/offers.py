@@ -15,19 +15,23 @@ from hookline.rules.claim.budgets import LARGE
 MAX_ENDPOINTS = 64
 
 
-def wanted(messages: Sequence[NewMessage], endpoints_of: Callable[[int], list[Endpoint]]) -> dict[int, Counter[int]]:
+def wanted(
+    messages: Sequence[NewMessage], endpoints_of: Callable[[int, int], list[Endpoint]]
+) -> dict[int, Counter[int]]:
     """Return the number of deliveries that these messages will probably have, by application and endpoint.
 
-    `endpoints_of` returns the endpoints of an application that the worker has cached. They may have changed since then,
-    so the transaction decides which of them get a message.
+    `endpoints_of` returns the endpoints of an application that the worker has cached, or none if there are more than its
+    second argument. They may have changed since then, so the transaction decides which of them get a message.
     """
     found: dict[int, Counter[int]] = {}
+    cached: dict[int, list[Endpoint]] = {}
     for message in messages:
-        if len(message.payload) <= LARGE and message.deliver_at is None:
-            endpoints = endpoints_of(message.app_no)
-            if len(endpoints) <= MAX_ENDPOINTS:
-                takers = [endpoint.no for endpoint in endpoints if _takes(endpoint, message)]
-                found.setdefault(message.app_no, Counter()).update(takers)
+        app_no = message.app_no
+        if app_no not in cached:
+            cached[app_no] = endpoints_of(app_no, MAX_ENDPOINTS)
+        if cached[app_no] and len(message.payload) <= LARGE and message.deliver_at is None:
+            takers = [endpoint.no for endpoint in cached[app_no] if _takes(endpoint, message)]
+            found.setdefault(app_no, Counter()).update(takers)
     return found
 
 

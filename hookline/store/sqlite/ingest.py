@@ -15,6 +15,7 @@ from hookline.model.endpoints import Ordering
 from hookline.model.messages import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage
 from hookline.model.policy import PolicyOverride
 from hookline.model.states import DeliveryState
+from hookline.rules.claim.budgets import LARGE
 from hookline.rules.fanout import Plan, Route, Target, max_age
 from hookline.rules.ordering import queue_of
 from hookline.store.plans import batch_answers
@@ -194,6 +195,8 @@ class IngestBatch:
 
     def _fan_out(self, new: NewMessage, routes: Sequence[Route]) -> None:
         now, retry = self._tx.now, self._tx.options.retry
+        # A worker reserves no slots for large or later messages.
+        leases = self._leases if new.deliver_at is None and len(new.payload) <= LARGE else None
         deliver_at = 0 if new.deliver_at is None else to_micros(new.deliver_at)
         due, begins = max(now, deliver_at), max(now - round(new.age * 1_000_000), deliver_at)
         for route in routes:
@@ -205,11 +208,11 @@ class IngestBatch:
             if key is not None:
                 self._wakes.turn(no, key, due)
             elif (
-                self._leases is not None
-                and due <= now < expires
-                and self._leases.take(self._delivery_id, new, no, policy, instant(due), instant(expires))
+                leases is not None
+                and now < expires
+                and leases.take(self._delivery_id, new, no, policy, instant(due), instant(expires))
             ):
-                lease = self._leases.columns
+                lease = leases.columns
             else:
                 self._wakes.add(no, due, due)
             self._deliveries.append(

@@ -30,7 +30,7 @@
        SELECT id, app_no, event_type, event_id, channels::text[], tags::text[], ordering_key, deliver_at, policy::jsonb, trace,
               payload, now()
        FROM fresh WHERE event_id IS NULL OR id IN (SELECT message_id FROM events) ORDER BY ord
-       RETURNING seq, id, app_no, event_type, channels, deliver_at, policy, ordering_key),
+       RETURNING seq, id, app_no, event_type, channels, deliver_at, policy, ordering_key, octet_length(payload) AS size),
      d AS (
        INSERT INTO hookline.delivery (app_no, endpoint_no, message_seq, message_at, message_id, event_type, due_at, expires_at,
                                       policy, ordering_key, state, claim, lease_until)
@@ -41,7 +41,8 @@
          SELECT m.app_no, e.no AS endpoint_no, m.seq, m.id, m.event_type, x.due_at, x.expires_at, q.key, s.claim, s.lease,
                 CASE WHEN m.policy IS NULL AND e.policy IS NULL AND t.policy IS NULL THEN NULL
                      ELSE coalesce(t.policy, '{}') || coalesce(e.policy, '{}') || coalesce(m.policy, '{}') END AS policy,
-                q.key IS NULL AND x.due_at <= now() AND x.expires_at > now()
+                -- 16384: `LARGE` in `rules/claim/budgets.py`. A worker reserves no slots for larger or later messages.
+                q.key IS NULL AND m.deliver_at IS NULL AND m.size <= 16384 AND x.expires_at > now()
                 AND (e.no IN (SELECT endpoint_no FROM offered)) IS TRUE AS leased
          FROM msg m
          CROSS JOIN settings s
