@@ -154,7 +154,7 @@ def answered(status: int, **fields: Any) -> Sent:
         "address": f"192.0.2.{number() % 250 + 1}",
         "started_at": clock.wall(),
         "timing": Timing(
-            dns=11, connect=230 + number() % 1_000, tls=3_400, first_byte=45_000, total=560_000 + number()
+            dns=11, connect=230 + number() % 1_000, tls=3_400, first_byte=45_000, total=560_000 + number() % 100_000
         ),
     }
     return Sent(**(given | fields))
@@ -165,7 +165,7 @@ def failed(kind: ErrorKind = ErrorKind.REFUSED, **fields: Any) -> Sent:
         "error": kind,
         "detail": f"{kind.value} ({number()})",
         "started_at": clock.wall(),
-        "timing": Timing(total=1_000 + number()),
+        "timing": Timing(total=1_000 + number() % 100_000),
     }
     return Sent(**(given | fields))
 
